@@ -1,0 +1,45 @@
+"""The report: all that a run has to say, before anybody decides how to print it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ncclcheck.facts.picture import JobPicture
+from ncclcheck.rules.model import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class InputSummary:
+    """One input: which kinds of evidence it held and how many of its lines were understood.
+
+    kinds: "nccl-log", "topo-matrix", ... lines: all lines. recognised / unrecognised: NCCL records.
+    error: why it could not be read, or None.
+    """
+
+    path: str
+    kinds: tuple[str, ...]
+    lines: int
+    recognised: int
+    unrecognised: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVerdict:
+    """How one rule ended: "fail", "pass" or "not_evaluated" with what it needs."""
+
+    code: str
+    name: str
+    verdict: str
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """inputs, the picture of the job, a verdict per rule, findings by cost (worst first)."""
+
+    version: str
+    inputs: tuple[InputSummary, ...]
+    job: JobPicture
+    rules: tuple[RuleVerdict, ...]
+    findings: tuple[Finding, ...]

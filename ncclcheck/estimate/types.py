@@ -1,0 +1,50 @@
+"""Numbers with a range, and what an estimate is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """low <= expected <= high, all in one unit that the holder names."""
+
+    low: float
+    expected: float
+    high: float
+
+    def scale(self, factor: float) -> Range:
+        return Range(self.low * factor, self.expected * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Healthy against actual plateau bus bandwidth of an all_reduce, in GB/s (10^9 bytes per second).
+
+    slowdown: healthy / actual; its low end pairs healthy-low with actual-high, its high end the reverse.
+    limit_healthy, limit_actual: the name of the slowest limit before and after ("nic", "nvls", "tcp", ...).
+    basis: "measured", "modelled from log" or "modelled from assumptions".
+    formula and inputs: how the numbers came about, for `-v` and the JSON report.
+    sync_seconds_healthy / _actual: one gradient synchronisation of `sync_bytes` bytes, seconds.
+    """
+
+    healthy: Range
+    actual: Range
+    slowdown: Range
+    limit_healthy: str
+    limit_actual: str
+    basis: str
+    formula: str = ""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    sync_bytes: int = 0
+    sync_seconds_healthy: Range | None = None
+    sync_seconds_actual: Range | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a finding costs in `unit` ("s per gradient sync of 1 GB", "GPU-hours until noticed")."""
+
+    unit: str
+    amount: Range

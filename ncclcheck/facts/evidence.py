@@ -1,0 +1,16 @@
+"""Where a fact came from: a line of an input."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Evidence:
+    """One line of an input that proves something.
+
+    path: the input's name as the user gave it. line: 1-based number in that input.
+    text: the line as written, without its line ending (at most 400 characters).
+    """
+
+    path: str
+    line: int
+    text: str
