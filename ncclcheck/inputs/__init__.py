@@ -1,0 +1,1 @@
+"""From what the user named (files, globs, directories, `-`) to blocks of lines. Nothing of NCCL in here."""

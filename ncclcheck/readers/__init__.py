@@ -1,0 +1,1 @@
+"""Readers turn inputs into rows of the fact tables."""

@@ -1,0 +1,76 @@
+"""Finding NCCL records in lines: where a record begins, who printed it, and what stands around it.
+
+A record is `[label][time] host:pid:tid [device] [file:line [(function)]] NCCL LEVEL message`. What stands before the
+message repeats from line to line, so heads are parsed once each (`parse_head`). Forms: host cut or empty, no head at
+all, the bare version line, `INFO` without the word NCCL (release 2.2), RCCL.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ncclcheck.readers.labels import Label, parse_label
+
+# Words of which one stands in every line that holds a record. Everything else passes by at the speed of this search.
+MARKS = ("NCCL", "RCCL version", "] INFO ", " WARN ")
+
+# Clock times in a head: they make heads unique, so they are split off first.
+TIME = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?"
+
+# `INFO` or `WARN` of release 2.2, which has no word NCCL; the device in brackets makes sure.
+OLD_LEVEL = r"^(.*:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?)(INFO|WARN) (.*)$"
+LEVEL = r"^(.*?)NCCL (WARN|TRACE|ABORT) (.*)$"
+VERSION = r"^(.*?)((?:NCCL|RCCL) version \d.*)$"
+
+# A second record inside the text of a first one.
+INNER = re.compile(r"(\S*:\d+:\d+ \[-?\d+\] (?:\S+:\d+ (?:\(\w+\) )?)?)NCCL (INFO|WARN) ")
+
+_ORIGIN = re.compile(
+    r"(?P<host>[^\s:\[\]>|,()]*):(?P<pid>\d{1,9}):(?P<tid>\d{1,9}) (?:\[(?P<device>-?\d+)\] )?"
+    r"(?:<\d+> )?(?:(?P<file>[^\s:]+):(?P<line>\d+) (?:\((?P<function>[^)]*)\) )?)?$"
+)
+_DEVICE_ONLY = re.compile(r"\[(?P<device>-?\d{1,9})\] $")
+_TIME = re.compile(TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Who printed a record. host None: the record has no prefix. device: CUDA device of the printing thread."""
+
+    label: Label
+    host: str | None = None
+    pid: int | None = None
+    tid: int | None = None
+    device: int | None = None
+    src_file: str | None = None
+    src_line: int | None = None
+    src_func: str | None = None
+
+
+@lru_cache(maxsize=200_000)
+def parse_head(text: str) -> Head:
+    """Parse what stands before the level word, times already split off or not."""
+    text = _TIME.sub("", text)
+    found = _ORIGIN.search(text)
+    if found is None:
+        device = _DEVICE_ONLY.search(text)
+        before = text[: device.start()] if device else text
+        return Head(parse_label(before), device=int(device["device"]) if device else None)
+    number = found["line"]
+    return Head(
+        label=parse_label(text[: found.start()]),
+        host=found["host"],
+        pid=int(found["pid"]),
+        tid=int(found["tid"]),
+        device=_small(found["device"]),
+        src_file=found["file"],
+        src_line=int(number) if number else None,
+        src_func=found["function"],
+    )
+
+
+def _small(digits: str | None) -> int | None:
+    """Old releases print whatever was on the stack; keep what fits a device number."""
+    return int(digits) if digits is not None and len(digits) < 10 else None

@@ -1,0 +1,1 @@
+"""From a `Report` to text: one module per output format."""
