@@ -1,0 +1,177 @@
+"""All NCCL records of all inputs: a table per event, and the processes that printed them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import polars as pl
+
+from ncclcheck.readers import meaning, release
+from ncclcheck.readers.framing import parse_head
+from ncclcheck.readers.projection import RECORD, Block, Projection
+
+# Blocks under way at once. Polars works outside of Python's lock, so threads keep the cores busy.
+_WORKERS = min(4, os.cpu_count() or 1)
+
+
+class Blocks(Protocol):
+    """What this package needs of an input: a name and blocks of whole lines with the number of their first line."""
+
+    name: str
+
+    def blocks(self) -> Iterator[tuple[bytes, int]]: ...
+
+
+@dataclass
+class Count:
+    """Lines of one input, and its NCCL records with and without an event."""
+
+    lines: int = 0
+    recognised: int = 0
+    unrecognised: int = 0
+
+
+@dataclass
+class Events:
+    """counts: one per input, in order. heads: what stood before the level words, in the order of `_head`.
+    frames: per event the rows of all inputs: `_source` (index of the input), RECORD's columns, fields as text.
+    unrecognised: records that no event matched, with `message`."""
+
+    counts: list[Count]
+    heads: list[str]
+    frames: dict[str, pl.DataFrame]
+    unrecognised: pl.DataFrame | None
+
+    @cached_property
+    def processes(self) -> pl.DataFrame:
+        """One row per (input, head): who printed it. `proc` numbers distinct (input, label, host, pid).
+
+        Columns: _source, _head, proc, task, label_host, host, pid, tid, device, src_file, src_line, src_func, release
+        (code of the process's own version line, else of the input's or the whole reading's only one, else null).
+        """
+        parts = [frame.select("_source", "_head") for frame in self.frames.values()]
+        if self.unrecognised is not None:
+            parts.append(self.unrecognised.select("_source", "_head"))
+        if not parts:
+            return pl.DataFrame(schema=_PROCESSES)
+        used = pl.concat(parts).unique().sort("_source", "_head")
+        heads = [parse_head(text) for text in self.heads]
+        table = pl.DataFrame(
+            [
+                (i, h.label.task, h.label.host, h.host, h.pid, h.tid, h.device, h.src_file, h.src_line, h.src_func)
+                for i, h in enumerate(heads)
+            ],
+            schema={name: kind for name, kind in _PROCESSES.items() if name not in ("_source", "proc", "release")},
+            orient="row",
+        )
+        identity = ["_source", "task", "label_host", "host", "pid"]
+        rows = used.join(table, on="_head", how="left", maintain_order="left")
+        rows = rows.with_columns(
+            proc=pl.struct(identity).rank("dense").cast(pl.UInt32) - 1
+        )
+        return rows.with_columns(release=self._releases(rows)).select(*_PROCESSES)
+
+    def _releases(self, rows: pl.DataFrame) -> pl.Expr:
+        """Own version line first; a bare version line speaks for its input; one release in all speaks for all."""
+        versions = self.frames.get("version")
+        if versions is None:
+            return pl.lit(None, pl.Int32)
+        seen = versions.select(
+            "_source", "_head", release=release.code_of(pl.col("version_text"))
+        ).drop_nulls("release").join(rows.select("_source", "_head", "proc", "host"), on=["_source", "_head"], how="left")
+        own = dict(seen.filter(pl.col("host").is_not_null()).select("proc", "release").iter_rows())
+        per_source = seen.group_by("_source").agg(pl.col("release").unique())
+        single = {source: codes[0] for source, codes in per_source.iter_rows() if len(codes) == 1}
+        everywhere = seen.get_column("release").unique().to_list()
+        return pl.coalesce(
+            pl.col("proc").replace_strict(own, default=None, return_dtype=pl.Int32),
+            pl.col("_source").replace_strict(single, default=None, return_dtype=pl.Int32),
+            pl.lit(everywhere[0] if len(everywhere) == 1 else None, pl.Int32),
+        )
+
+    def typed(self, event: str) -> pl.DataFrame | None:
+        """The rows of one event with meaning: `_source`, `_line`, `proc`, `tid`, `device` and typed fields."""
+        frame = self.frames.get(event)
+        if frame is None:
+            return None
+        who = self.processes.select("_source", "_head", "proc", "tid", "device", "release").rename(
+            {"proc": "_proc", "tid": "_tid", "device": "_device", "release": "_of"}
+        )
+        frame = frame.join(who, on=["_source", "_head"], how="left", maintain_order="left")
+        return meaning.typed(event, frame.drop("_of"), frame.get_column("_of"))
+
+
+_PROCESSES = {
+    "_source": pl.UInt32,
+    "_head": pl.UInt32,
+    "proc": pl.UInt32,
+    "task": pl.String,
+    "label_host": pl.String,
+    "host": pl.String,
+    "pid": pl.UInt32,
+    "tid": pl.UInt32,
+    "device": pl.Int32,
+    "src_file": pl.String,
+    "src_line": pl.Int64,
+    "src_func": pl.String,
+    "release": pl.Int32,
+}
+
+
+def read_events(
+    sources: Sequence[Blocks],
+    wanted: Collection[str] | None = None,
+    watch: Callable[[int, bytes, int], None] = lambda source, block, line: None,
+) -> Events:
+    """Read all inputs. wanted: events whose rows are kept (None: all); others are only counted.
+
+    watch: called with every block (input's index, bytes, number of the first line), for readers of other kinds that
+    look at the same stream.
+    """
+    projection = Projection()
+    gathering = _Gathering(len(sources), wanted)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        pending: deque[tuple[int, Future[Block]]] = deque()
+        for index, source in enumerate(sources):
+            for block, first_line in source.blocks():
+                watch(index, block, first_line)
+                pending.append((index, pool.submit(projection.read, block, first_line)))
+                if len(pending) > _WORKERS:
+                    done, future = pending.popleft()
+                    gathering.add(done, future.result())
+        while pending:
+            done, future = pending.popleft()
+            gathering.add(done, future.result())
+    return gathering.finish(list(projection.heads))
+
+
+class _Gathering:
+    def __init__(self, sources: int, wanted: Collection[str] | None) -> None:
+        self._counts = [Count() for _ in range(sources)]
+        self._wanted = wanted
+        self._frames: dict[str, list[pl.DataFrame]] = {}
+        self._unrecognised: list[pl.DataFrame] = []
+
+    def add(self, source: int, block: Block) -> None:
+        count = self._counts[source]
+        count.lines += block.lines
+        unknown = block.unrecognised.height if block.unrecognised is not None else 0
+        count.unrecognised += unknown
+        count.recognised += block.records - unknown
+        mark = pl.lit(source, pl.UInt32).alias("_source")
+        for event, frame in block.events.items():
+            if self._wanted is None or event in self._wanted:
+                self._frames.setdefault(event, []).append(frame.with_columns(mark))
+        if block.unrecognised is not None:
+            self._unrecognised.append(block.unrecognised.with_columns(mark))
+
+    def finish(self, heads: list[str]) -> Events:
+        frames = {event: pl.concat(parts, how="diagonal") for event, parts in self._frames.items()}
+        unknown = pl.concat(self._unrecognised) if self._unrecognised else None
+        return Events(self._counts, heads, frames, unknown)

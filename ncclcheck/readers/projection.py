@@ -1,0 +1,258 @@
+"""The projection: one grammar at the speed of columns.
+
+A block of bytes becomes, for every event in it, a table with a column per field (as text). Lark parses only the shapes:
+each distinct one once. Fields are gathered from the slots of all lines of an event at a time.
+
+That this gives what parsing every line would give is what `tests/readers/test_projection.py` holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+import polars as pl
+
+from ncclcheck.readers import framing
+from ncclcheck.readers.grammar import SLOT, ShapeParser, ShapeReading, mask_pattern
+
+# Keep memory bounded when a hostile input makes every line a shape of its own.
+_MAX_SHAPES = 200_000
+
+# Columns that every event's table has beside its fields (which never begin with "_").
+RECORD = {
+    "_line": pl.UInt32,  # 1-based line of the input
+    "_record": pl.UInt8,  # 0, or the number of the record within its line
+    "_head": pl.UInt32,  # what stood before the level, as an index into Projection.heads
+    "_time": pl.String,  # clock time as written, or null
+    "_level": pl.String,  # INFO, WARN, TRACE, ABORT or VERSION
+}
+
+
+@dataclass
+class Block:
+    """What one block held: a table per event, and the records that no event matched."""
+
+    lines: int
+    records: int
+    events: dict[str, pl.DataFrame] = field(default_factory=dict)
+    unrecognised: pl.DataFrame | None = None
+
+
+class Projection:
+    """Reads blocks. Shapes and heads are remembered from block to block; safe to use from several threads.
+
+    heads: distinct texts before a level word, clock time split off, with their index.
+    """
+
+    def __init__(self) -> None:
+        self.heads: dict[str, int] = {}
+        self._parser = ShapeParser()
+        self._shapes: dict[str, ShapeReading | None] = {}
+        self._lock = Lock()
+
+    def read(self, block: bytes, first_line: int) -> Block:
+        """Project one block, which ends at a line's end; `first_line` is the number of its first line."""
+        records = _records(block, first_line)
+        result = Block(lines=_count_lines(block), records=records.height)
+        if records.height == 0:
+            return result
+        records = records.lazy().with_columns(
+            shape=pl.col("message").str.replace_all(mask_pattern(), SLOT),
+            slots=pl.col("message").str.extract_all(mask_pattern()),
+        ).collect()
+        shapes = records.get_column("shape").unique()
+        readings = {shape: self._reading(shape) for shape in shapes}
+        known = [shape for shape, reading in readings.items() if reading]
+        table = pl.DataFrame(
+            {
+                "shape": known,
+                "shape_id": range(len(known)),
+                "event": [readings[shape].event for shape in known],  # type: ignore[union-attr]
+            },
+            schema={"shape": pl.String, "shape_id": pl.Int32, "event": pl.String},
+        )
+        records = records.join(table, on="shape", how="left", maintain_order="left").drop("shape")
+        records = self._index_heads(records)
+        by_event = records.partition_by("event", as_dict=True, include_key=False, maintain_order=True)
+        for (event,), rows in by_event.items():
+            if event is None:
+                result.unrecognised = rows.select(*RECORD, "message")
+            else:
+                used = rows.get_column("shape_id").unique().sort().to_list()
+                result.events[event] = _gather(rows, {i: readings[known[i]].fields for i in used})  # type: ignore[union-attr]
+        return result
+
+    def _index_heads(self, records: pl.DataFrame) -> pl.DataFrame:
+        texts = records.get_column("_head").unique()
+        with self._lock:
+            ids = [self.heads.setdefault(text, len(self.heads)) for text in texts]
+        table = pl.DataFrame({"_head": texts, "id": pl.Series(ids, dtype=pl.UInt32)})
+        joined = records.join(table, on="_head", how="left", maintain_order="left")
+        return joined.with_columns(_head="id").drop("id")
+
+    def _reading(self, shape: str) -> ShapeReading | None:
+        try:
+            return self._shapes[shape]
+        except KeyError:
+            if len(self._shapes) >= _MAX_SHAPES:
+                self._shapes.clear()
+            reading = self._shapes[shape] = self._parser.parse(shape)
+            return reading
+
+
+def _count_lines(block: bytes) -> int:
+    return block.count(b"\n") + (not block.endswith(b"\n") and len(block) > 0)
+
+
+def decode(block: bytes) -> bytes:
+    """The block as UTF-8: what is not is written as \\xNN, and the mask's own character gives way."""
+    try:
+        block.decode("utf-8")
+    except UnicodeDecodeError:
+        block = block.decode("utf-8", "backslashreplace").encode()
+    private = SLOT.encode()
+    return block.replace(private, "\ufffd".encode()) if private in block else block
+
+
+def _records(block: bytes, first_line: int) -> pl.DataFrame:
+    """All NCCL records of a block: RECORD's columns and `message`."""
+    text = pl.col("text")
+    lines = (
+        pl.scan_lines(decode(block), name="text", row_index_name="_line", row_index_offset=first_line)
+        .filter(text.str.contains_any(list(framing.MARKS)))
+        .collect()
+    )
+    if lines.height == 0:
+        return pl.DataFrame(schema={**RECORD, "_head": pl.String, "message": pl.String})
+    plain = text.str.contains("NCCL INFO ", literal=True)
+    informed = lines.filter(plain).select(
+        "_line",
+        text.str.splitn("NCCL INFO ", 2).struct.rename_fields(["_head", "message"]).alias("parts"),
+    ).unnest("parts").with_columns(_level=pl.lit("INFO"))
+    others = _framed(lines.filter(~plain)) if informed.height < lines.height else None
+    records = informed if others is None else pl.concat([informed, others.select(informed.columns)])
+    records = records.with_columns(pl.col("message").str.strip_chars_end(), _record=pl.lit(0, pl.UInt8))
+    records = _split_times(_split_inner(records))
+    return records.sort("_line", "_record").select(*RECORD, "message")
+
+
+def _framed(lines: pl.DataFrame) -> pl.DataFrame:
+    """Records of all other forms: WARN and the like, bare versions, release 2.2."""
+    text = pl.col("text")
+    kinds = []
+    rest = lines
+    for pattern, names in (
+        (framing.LEVEL, ["_head", "_level", "message"]),
+        (framing.VERSION, ["_head", "message"]),
+        (framing.OLD_LEVEL, ["_head", "_level", "message"]),
+    ):
+        if rest.height == 0:
+            break
+        found = rest.with_columns(parts=text.str.extract_groups(pattern).struct.rename_fields(names))
+        matched = pl.col("parts").struct.field("message").is_not_null()
+        part = found.filter(matched).drop("text").unnest("parts")
+        kinds.append(part if "_level" in names else part.with_columns(_level=pl.lit("VERSION")))
+        rest = found.filter(~matched).drop("parts")
+    columns = ["_line", "_head", "message", "_level"]
+    return pl.concat([kind.select(columns) for kind in kinds])
+
+
+def _split_times(records: pl.DataFrame) -> pl.DataFrame:
+    """Move clock times out of the heads."""
+    head = pl.col("_head")
+    return records.with_columns(
+        _time=head.str.extract(f"({framing.TIME})").str.strip_chars("[]"),
+        _head=head.str.replace(rf"{framing.TIME} ?", ""),
+    )
+
+
+def _split_inner(records: pl.DataFrame) -> pl.DataFrame:
+    """Lines that hold several records: one row each. Rare, so done line by line."""
+    joined = pl.col("message").str.contains(r"NCCL (?:INFO|WARN) ")
+    many = records.filter(joined)
+    if many.height == 0:
+        return records
+    rows = []
+    for row in many.iter_rows(named=True):
+        rows.extend(_pieces_of_line(row))
+    split = pl.DataFrame(rows, schema=records.schema)
+    return pl.concat([records.filter(~joined), split])
+
+
+def _pieces_of_line(row: dict[str, object]) -> Sequence[dict[str, object]]:
+    message = str(row["message"])
+    starts = list(framing.INNER.finditer(message))[:255]
+    pieces = [{**row, "message": message[: starts[0].start()].rstrip() if starts else message}]
+    for number, start in enumerate(starts, 1):
+        end = starts[number].start() if number < len(starts) else len(message)
+        pieces.append({**row, "_head": start[1], "_level": start[2], "_record": number,
+                       "message": message[start.end() : end].rstrip()})
+    return pieces
+
+
+def _gather(rows: pl.DataFrame, shapes: dict[int, dict[str, tuple[int | str, ...]]]) -> pl.DataFrame:
+    """Columns of one event, all its shapes at once: `rows` has `slots` and `shape_id`."""
+    names = list(dict.fromkeys(name for fields in shapes.values() for name in fields))
+    simple = [name for name in names if all(len(fields.get(name, ())) < 2 for fields in shapes.values())]
+    mixed = [name for name in names if name not in simple]
+    slots = pl.col("slots")
+    if len(shapes) == 1:
+        (fields,) = shapes.values()
+        columns = [_single(slots, fields[name]).alias(name) for name in simple]
+        gathered = rows.with_columns(columns) if columns else rows
+    else:
+        where: dict[str, list[int | None]] = {}
+        constant: dict[str, list[str | None]] = {}
+        columns = []
+        for name in simple:
+            pieces = [fields.get(name, (None,))[0] for fields in shapes.values()]
+            where[f"slot of {name}"] = [piece if isinstance(piece, int) else None for piece in pieces]
+            constant[f"text of {name}"] = [piece if isinstance(piece, str) else None for piece in pieces]
+            sources = []
+            if any(piece is not None for piece in where[f"slot of {name}"]):
+                sources.append(slots.list.get(pl.col(f"slot of {name}"), null_on_oob=True))
+            if any(piece is not None for piece in constant[f"text of {name}"]):
+                sources.append(pl.col(f"text of {name}"))
+            columns.append(pl.coalesce(sources).alias(name))
+        table = pl.DataFrame(
+            {"shape_id": list(shapes), **where, **constant},
+            schema={"shape_id": pl.Int32, **dict.fromkeys(where, pl.Int32), **dict.fromkeys(constant, pl.String)},
+        )
+        gathered = rows.join(table, on="shape_id", how="left", maintain_order="left").with_columns(columns)
+    for name in mixed:
+        gathered = gathered.with_columns(_mixed(rows, name, shapes).alias(name))
+    return gathered.select(*RECORD, *names)
+
+
+def _single(slots: pl.Expr, pieces: tuple[int | str, ...]) -> pl.Expr:
+    (piece,) = pieces
+    return slots.list.get(piece, null_on_oob=True) if isinstance(piece, int) else pl.lit(piece)
+
+
+def _mixed(rows: pl.DataFrame, name: str, shapes: dict[int, dict[str, tuple[int | str, ...]]]) -> pl.Series:
+    """A field of constants and slots mixed: explode its pieces, look each up, join them again."""
+    order = [
+        (shape_id, position, piece if isinstance(piece, int) else None, piece if isinstance(piece, str) else None)
+        for shape_id, fields in shapes.items()
+        for position, piece in enumerate(fields.get(name, ()))
+    ]
+    table = pl.DataFrame(
+        order,
+        schema={"shape_id": pl.Int32, "position": pl.Int32, "slot": pl.Int32, "constant": pl.String},
+        orient="row",
+    )
+    return (
+        rows.lazy()
+        .select("slots", "shape_id")
+        .with_row_index("row")
+        .join(table.lazy(), on="shape_id", how="left")
+        .with_columns(piece=pl.coalesce(pl.col("slots").list.get(pl.col("slot"), null_on_oob=True), "constant"))
+        .sort("row", "position")
+        .group_by("row", maintain_order=True)
+        .agg(pl.col("piece").str.join(""), (pl.col("piece").is_not_null().any()).alias("present"))
+        .select(pl.when("present").then("piece").alias("piece"))
+        .collect()
+        .get_column("piece")
+    )

@@ -1,0 +1,72 @@
+"""Records one by one, as `ncclcheck parse` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from ncclcheck.readers.events import Blocks, Events, read_events
+
+
+def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
+    """One dict per NCCL record of an input, in its order.
+
+    Keys: path, line, record (number within the line), event (None where unrecognised), level, host, pid, tid, cuda_dev,
+    timestamp, fields.
+    """
+    events = read_events([source])
+    rows = []
+    for event in events.frames:
+        frame = events.typed(event)
+        assert frame is not None
+        rows.extend(_rows(event, frame))
+    if events.unrecognised is not None:
+        # a WARN of a wording that no event has is still a warning: its text is kept
+        for row in events.unrecognised.drop("_source").to_dicts():
+            event = "warn" if row["_level"] == "WARN" else None
+            fields = {"text": row.pop("message")}
+            rows.append((row["_line"], row["_record"], event, row, fields))
+    rows.sort(key=lambda row: row[:2])
+    heads = _heads(events)
+    for line, record, event, row, fields in rows:
+        who = heads[row["_head"]]
+        location = {key: who[key] for key in ("src_file", "src_line", "src_func") if who[key] is not None}
+        yield {
+            "path": source.name,
+            "line": line,
+            "record": record,
+            "event": event,
+            "level": row["_level"],
+            "host": who["host"],
+            "pid": who["pid"],
+            "tid": who["tid"],
+            "cuda_dev": who["device"],
+            "timestamp": row["_time"],
+            "fields": {**location, **fields},
+        }
+
+
+def _rows(event: str, frame: pl.DataFrame) -> Iterator[tuple[int, int, str, dict[str, Any], dict[str, Any]]]:
+    for row in frame.iter_rows(named=True):
+        fields = {
+            name: _plain(value)
+            for name, value in row.items()
+            if not name.startswith("_") and value is not None
+        }
+        yield row["_line"], row["_record"], event, row, fields
+
+
+def _plain(value: Any) -> Any:
+    """Lists of structs without their nulls."""
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    if isinstance(value, dict):
+        members = {name: _plain(member) for name, member in value.items()}
+        return {name: member for name, member in members.items() if member not in (None, {})}
+    return value
+
+
+def _heads(events: Events) -> dict[int, dict[str, Any]]:
+    return {row["_head"]: row for row in events.processes.iter_rows(named=True)}
