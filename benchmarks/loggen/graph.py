@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from .shape import Shape
 
@@ -88,10 +89,7 @@ class Graph:
         if shape.sockets:
             return Hop(0, width - 1, 0, 0, False, True)
         nic = channel % shape.nic_count
-        if shape.nic_count > shape.gpus:
-            entry = nic * shape.gpus // shape.nic_count
-        else:
-            entry = nic * self.per_nic
+        entry = nic * shape.gpus // shape.nic_count
         if shape.alternate:
             other = nic ^ 1
             if node % 2:
@@ -148,7 +146,7 @@ class Graph:
         chain = [(entry + i) % width for i in range(width)]
         for node in range(layout.nodes):
             base = node * width
-            for above, below in zip(chain, chain[1:], strict=False):
+            for above, below in pairwise(chain):
                 trees[base + above].down.append(base + below)
                 trees[base + below].up = base + above
         # Balanced (first children hang on the second GPU) where two GPUs share the NIC, else plain.

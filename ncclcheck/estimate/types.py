@@ -27,6 +27,7 @@ class Estimate:
     basis: "measured", "modelled from log" or "modelled from assumptions".
     formula and inputs: how the numbers came about, for `-v` and the JSON report.
     sync_seconds_healthy / _actual: one gradient synchronisation of `sync_bytes` bytes, seconds.
+    extra_seconds: actual minus healthy, candidate by candidate.
     """
 
     healthy: Range
@@ -40,6 +41,7 @@ class Estimate:
     sync_bytes: int = 0
     sync_seconds_healthy: Range | None = None
     sync_seconds_actual: Range | None = None
+    extra_seconds: Range | None = None
 
 
 @dataclass(frozen=True, slots=True)

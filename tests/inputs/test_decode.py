@@ -109,7 +109,9 @@ def test_a_torn_utf16_keeps_its_beginning() -> None:
     assert read("NCCL\n".encode("utf-16")[:-1]) == ("NCCL\ufffd".encode(), None)
 
 
-@pytest.mark.parametrize("magic", [b"PK\x03\x04...", b"BZh9...", b"\xfd7zXZ\x00.", b"name".ljust(257, b"\0") + b"ustar"])
+@pytest.mark.parametrize(
+    "magic", [b"PK\x03\x04...", b"BZh9...", b"\xfd7zXZ\x00.", b"name".ljust(257, b"\0") + b"ustar"]
+)
 def test_other_containers_are_refused(magic: bytes) -> None:
     for data in (magic, gzip.compress(magic)):
         text, error = read(data)

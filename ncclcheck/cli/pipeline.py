@@ -1,0 +1,138 @@
+"""All packages joined: from the arguments of a command to what it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ncclcheck import __version__
+
+if TYPE_CHECKING:
+    from ncclcheck.engine.registry import Registry
+    from ncclcheck.engine.report import InputSummary, Report
+    from ncclcheck.estimate.estimator import EstimateOptions
+    from ncclcheck.inputs.source import Source
+    from ncclcheck.rules.model import Rule
+
+LOOKED_FOR = (
+    "nothing to judge here; looked for lines of NCCL ('NCCL INFO', 'NCCL WARN', 'NCCL version') and for the output"
+    " of 'nvidia-smi topo -m' and nccl-tests; run the job with NCCL_DEBUG=INFO"
+)
+
+
+class WrongCallError(ValueError):
+    """Options that make no sense; the message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """complaints: for stderr. nothing_to_judge: an input could not be read, or an argument named no evidence.
+    remarks: for stderr of those who ask (`--verbose`)."""
+
+    report: Report
+    complaints: tuple[str, ...]
+    remarks: tuple[str, ...]
+    nothing_to_judge: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The three options about rules, as given."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+
+
+def estimate_options(
+    gpu: str | None = None, nic_gbps: float | None = None, params: str | None = None, dtype: str | None = None
+) -> EstimateOptions:
+    """What the user knows about the hardware and the model; only what is given overrides a default."""
+    from ncclcheck.estimate.estimator import EstimateOptions, Estimator, parse_params
+    from ncclcheck.facts.shape import JobShape
+
+    given: dict[str, Any] = {"gpu": gpu, "nic_gbit": nic_gbps, "dtype": dtype}
+    try:
+        if params is not None:
+            given["params"] = parse_params(params)
+        options = EstimateOptions(**{key: value for key, value in given.items() if value is not None})
+        Estimator(JobShape(), options)  # knows the GPU classes: complain before gigabytes are read
+        return options
+    except ValueError as error:
+        raise WrongCallError(str(error)) from None
+
+
+def chosen_rules(registry: Registry, selection: Selection) -> tuple[Rule, ...]:
+    """The rules that run; a selection that leaves none is a wrong call, not a clean bill."""
+    from ncclcheck.engine.selection import UnknownSelectorError, select_rules
+
+    try:
+        rules = select_rules(registry.rules, selection.select, selection.ignore, selection.extend_select)
+    except UnknownSelectorError as error:
+        raise WrongCallError(str(error)) from None
+    if not rules:
+        raise WrongCallError("the selection leaves no rule to run")
+    return rules
+
+
+def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptions) -> Checked:
+    """Read, judge, report."""
+    from ncclcheck.engine.registry import load_registry
+    from ncclcheck.engine.report import Report
+    from ncclcheck.engine.run import evaluate
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.facts import Facts
+    from ncclcheck.inputs.expand import expand
+    from ncclcheck.readers.read import read_sources
+
+    registry = load_registry()
+    rules = chosen_rules(registry, selection)
+    expansion = expand(paths)
+    reading = read_sources(expansion.sources)
+    facts = Facts(reading.tables)
+    evaluation = evaluate(facts, Estimator(facts.shape(), options), rules)
+
+    rows = {row.path: row for row in reading.inputs}
+    inputs = tuple(_summary(source, rows.get(source.name)) for source in expansion.sources)
+    report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, evaluation.findings)
+    telling = {row.path for row in inputs if row.kinds or row.recognised}
+    trouble = judge_inputs(expansion.sources, telling)
+    remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]
+    if expansion.skipped:
+        remarks.append(f"skipped in directories: {expansion.skipped} (hidden, binary, or no regular file)")
+    complaints = (*registry.problems, *notes(expansion.sources), *trouble)
+    return Checked(report, complaints, tuple(remarks), bool(trouble))
+
+
+def _summary(source: Source, row: InputSummary | None) -> InputSummary:
+    """What the reader says of a source, if it met it, and why it could not be read to its end."""
+    from ncclcheck.engine.report import InputSummary
+
+    if row is None:
+        return InputSummary(source.name, (), 0, 0, 0, source.error)
+    error = row.error or source.error
+    return InputSummary(row.path, tuple(row.kinds), row.lines, row.recognised, row.unrecognised, error)
+
+
+def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:
+    """What to say about inputs that could not be read, and about arguments none of whose inputs tells anything.
+
+    A directory or a glob is one argument: a silent file among others that speak is nothing to complain about.
+    """
+    trouble = [f"{source.name}: {source.error}" for source in sources if source.error]
+    silent: dict[str, bool] = {}
+    for source in sources:
+        silent[source.argument] = silent.get(source.argument, True) and source.name not in telling and not source.error
+    return trouble + [f"{argument}: {LOOKED_FOR}" for argument, is_silent in silent.items() if is_silent]
+
+
+def notes(sources: Sequence[Source]) -> list[str]:
+    return [f"{source.name}: {note}" for source in sources for note in source.notes]
+
+
+def run_parse(source: Source) -> Iterator[dict[str, Any]]:
+    """One object per NCCL record of an input."""
+    from ncclcheck.readers.read import parse_records
+
+    return iter(parse_records(source))

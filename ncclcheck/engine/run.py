@@ -1,0 +1,71 @@
+"""Running the rules: a verdict for each, and their findings in the order a reader wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ncclcheck.engine.links import link
+from ncclcheck.engine.report import RuleVerdict
+from ncclcheck.rules.model import Finding, NotEvaluated, Rule
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """verdicts: one per rule, in the order of the rules. findings: worst first. crashes: "CODE: Type at file:line"."""
+
+    verdicts: tuple[RuleVerdict, ...]
+    findings: tuple[Finding, ...]
+    crashes: tuple[str, ...] = ()
+
+
+def evaluate(facts: Facts, estimator: Estimator, rules: Iterable[Rule]) -> Evaluation:
+    """Run each rule. One that raises costs its own verdict, never the run; what it found before that stays."""
+    rules = tuple(rules)
+    verdicts: list[RuleVerdict] = []
+    findings: list[Finding] = []
+    crashes: list[str] = []
+    for rule in rules:
+        found: list[Finding] = []
+        needs: list[str] = []
+        try:
+            for outcome in rule.check(facts, estimator):
+                if isinstance(outcome, NotEvaluated):
+                    needs.append(outcome.needs)
+                else:
+                    found.append(outcome)
+        except Exception as error:
+            needs.append(f"internal error in this rule (please report): {type(error).__name__}")
+            crashes.append(f"{rule.code}: {where_raised(error)}")
+        verdict = "fail" if found else "not_evaluated" if needs else "pass"
+        verdicts.append(RuleVerdict(rule.code, rule.name, verdict, tuple(dict.fromkeys(needs))))
+        findings += found
+    ordered = sorted(link(findings, rules), key=urgency)
+    return Evaluation(tuple(verdicts), tuple(ordered), tuple(crashes))
+
+
+def urgency(finding: Finding) -> tuple[int, bool, float]:
+    """Sorts worst first: severity, then a job that stops, then the expected slowdown; equals keep their order."""
+    slowdown = finding.estimate.slowdown.expected if finding.estimate is not None else 0.0
+    return -finding.severity.rank, not stops_the_job(finding), -slowdown
+
+
+def stops_the_job(finding: Finding) -> bool:
+    """Rules about a job that stands still count its cost in GPU-hours, the others in bandwidth."""
+    return finding.cost is not None and finding.cost.unit.startswith("GPU-hours")
+
+
+def where_raised(error: BaseException) -> str:
+    """Type and place of an error, without its message: that may quote a log."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return type(error).__name__
+    file = trace.tb_frame.f_code.co_filename.rpartition("/")[2]
+    return f"{type(error).__name__} at {file}:{trace.tb_lineno}"

@@ -1,0 +1,295 @@
+"""From a job's shape to what a change costs: bandwidth, slowdown, seconds per gradient synchronisation, GPU-hours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import exp, floor, isfinite, log, log10
+from typing import Any
+
+from ncclcheck.estimate.candidates import Candidates, candidates
+from ncclcheck.estimate.config import Config, NotModelledError
+from ncclcheck.estimate.hardware import Hardware, hardware
+from ncclcheck.estimate.model import Plateau, all_reduce_factor, plateau
+from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions, parse_params, size_text
+from ncclcheck.estimate.types import Cost, Estimate, Range
+from ncclcheck.facts.shape import JobShape
+
+__all__ = ["DTYPE_BYTES", "EstimateOptions", "Estimator", "Expected", "parse_params", "two_digits"]
+
+MEASURED = "measured"
+FROM_LOG = "modelled from log"
+FROM_ASSUMPTIONS = "modelled from assumptions"
+
+NETWORK_FIELDS = frozenset({"network", "gdr", "nics", "nic_gbit", "tcp_gbit", "tcp_tuned", "redirect",
+                            "crossing_share", "channels", "effect"})
+
+Changes = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the job should reach: busbw in GB/s, its limit, and how the number came about."""
+
+    busbw: Range
+    limit: str
+    basis: str
+    formula: str
+    inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One candidate before and after a change."""
+
+    before: Config
+    after: Config
+    healthy: Plateau
+    actual: Plateau
+    ranks: int
+
+    @property
+    def no_effect(self) -> bool:
+        return self.healthy.busbw == self.actual.busbw and self.healthy.limit == self.actual.limit
+
+    def slowdown(self) -> Range:
+        """healthy / actual, no lower than 1: a change that the model rates as a gain is no slowdown."""
+        if self.no_effect:
+            return Range(1.0, 1.0, 1.0)
+        h, a = self.healthy.busbw, self.actual.busbw
+        expected = max(1.0, h.expected / a.expected)
+        return Range(max(1.0, h.low / a.high), expected, max(expected, h.high / a.low))
+
+    def seconds(self, busbw: Range, size: int) -> Range:
+        """One all_reduce of `size` bytes at a bus bandwidth in GB/s."""
+        work = size * all_reduce_factor(self.ranks) / 1e9
+        return Range(work / busbw.high, work / busbw.expected, work / busbw.low)
+
+    def extra_seconds(self, size: int) -> Range:
+        if self.no_effect:
+            return Range(0.0, 0.0, 0.0)
+        h, a = self.seconds(self.healthy.busbw, size), self.seconds(self.actual.busbw, size)
+        expected = max(0.0, a.expected - h.expected)
+        return Range(max(0.0, a.low - h.high), expected, max(expected, a.high - h.low))
+
+
+class Estimator:
+    """Numbers for the findings of one job.
+
+    A change is a mapping of Config fields, put on every candidate that the input allows. A value that is a tuple
+    stands for "one of these" and widens the range. network="rdma" means the job's own RDMA network, InfiniBand if it
+    shows none.
+    """
+
+    def __init__(self, shape: JobShape, options: EstimateOptions | None = None) -> None:
+        """Raises ValueError if options.gpu is not in the hardware table."""
+        self.shape = shape
+        self.options = options or EstimateOptions()
+        self._why_not: str | None = None
+        if self.options.gpu is not None:
+            hardware().classes_of_flag(self.options.gpu)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the last `compare`, `against` or `expect` gave None; a sentence for a finding's `no_estimate_because`."""
+        return self._why_not
+
+    @property
+    def hardware(self) -> Hardware:
+        return hardware()
+
+    def compare(self, healthy: Changes, actual: Changes) -> Estimate | None:
+        """The job with `healthy` put on it against the job with `actual` put on it. None: see `why_not`."""
+        found, pairs = self._pairs(healthy, actual)
+        if not pairs:
+            return None
+        inputs, assumed = self._inputs(found, pairs, healthy, actual)
+        return self._estimate(pairs, FROM_ASSUMPTIONS if assumed else FROM_LOG, inputs)
+
+    def against(self, measured_gbps: float, healthy: Changes | None = None) -> Estimate | None:
+        """A measured plateau busbw in GB/s against the model of the job with `healthy` put on it."""
+        if not (isfinite(measured_gbps) and measured_gbps > 0):
+            self._why_not = "the measured bandwidth is not a positive number"
+            return None
+        changes = healthy or {}
+        found, modelled = self._pairs(changes, changes)
+        if not modelled:
+            return None
+        point = Range(measured_gbps, measured_gbps, measured_gbps)
+        row = Plateau(point, MEASURED, "", f"measured {two_digits(measured_gbps)}")
+        pairs = [replace(pair, actual=row) for pair in modelled]
+        inputs, _ = self._inputs(found, pairs, changes, changes)
+        return self._estimate(pairs, MEASURED, inputs)
+
+    def expect(self, changes: Changes | None = None) -> Expected | None:
+        """The plateau busbw of an all_reduce of the job with `changes` put on it."""
+        changes = changes or {}
+        found, pairs = self._pairs(changes, changes)
+        if not pairs:
+            return None
+        inputs, assumed = self._inputs(found, pairs, changes, changes)
+        busbw = _spread([pair.healthy.busbw for pair in pairs])
+        return Expected(
+            busbw, _limits([pair.healthy for pair in pairs]), FROM_ASSUMPTIONS if assumed else FROM_LOG,
+            _middle([pair.healthy for pair in pairs], busbw.expected).formula, inputs,
+        )
+
+    def cost_of(self, estimate: Estimate) -> Cost:
+        """Extra seconds that each gradient synchronisation takes, for an estimate that an Estimator made."""
+        if estimate.extra_seconds is None:
+            raise ValueError("the estimate has no seconds")
+        return Cost(f"s per gradient sync of {size_text(estimate.sync_bytes)}", estimate.extra_seconds)
+
+    def stops(self) -> Cost:
+        """GPU-hours until someone notices a job that stands still; per GPU where the job's size is unknown."""
+        hours, ranks = hardware().unnoticed_hours, self._ranks()
+        if ranks is None:
+            return Cost("GPU-hours per GPU until noticed", hours)
+        return Cost("GPU-hours until noticed", hours.scale(ranks))
+
+    def _ranks(self) -> int | None:
+        if self.shape.nranks:
+            return self.shape.nranks
+        if self.shape.nodes and self.shape.gpus_per_node:
+            return self.shape.nodes * self.shape.gpus_per_node
+        return None
+
+    def _pairs(self, healthy: Changes, actual: Changes) -> tuple[Candidates, list[_Pair]]:
+        self._why_not = None
+        kind = self._rdma_kind(healthy, actual)
+        touched = healthy.keys() | actual.keys()
+        found = candidates(self.shape, self.options, hardware(), kind=kind,
+                           networked=bool(NETWORK_FIELDS & touched), split="nodes" in touched)
+        if found.missing:
+            self._why_not = found.missing
+            return found, []
+        pairs: dict[tuple[Plateau, Plateau, int], _Pair] = {}  # configurations with equal numbers count once
+        refusal = ""
+        for base in found.configs:
+            for before, after in product(_variants(base, healthy, kind), _variants(base, actual, kind)):
+                try:
+                    sides = plateau(before), plateau(after)
+                except NotModelledError as error:
+                    refusal = refusal or str(error)
+                    continue
+                pair = _Pair(before, after, *sides, self._ranks() or before.ranks)
+                pairs.setdefault((*sides, pair.ranks), pair)
+        if not pairs:
+            self._why_not = f"the model has no number for this job: {refusal}"
+        return found, list(pairs.values())
+
+    def _rdma_kind(self, healthy: Changes, actual: Changes) -> str:
+        """The RDMA network that the question is about: one that a change names, else the job's, else InfiniBand."""
+        named = (changes.get("network") for changes in (healthy, actual))
+        return next((name for name in (*named, self.shape.network)
+                     if isinstance(name, str) and name in hardware().networks), "ib")
+
+    def _estimate(self, pairs: Sequence[_Pair], basis: str, inputs: Mapping[str, str]) -> Estimate:
+        healthy, actual = [pair.healthy for pair in pairs], [pair.actual for pair in pairs]
+        slowdown, size = _spread([pair.slowdown() for pair in pairs]), self.options.sync_bytes
+        before, after = _spread([one.busbw for one in healthy]), _spread([one.busbw for one in actual])
+        middle = min(pairs, key=lambda pair: abs(log(pair.healthy.busbw.expected / before.expected))
+                     + abs(log(pair.actual.busbw.expected / after.expected)))
+        more = f" [1 of {len(pairs)} configurations that fit the input]" if len(pairs) > 1 else ""
+        return Estimate(
+            healthy=before,
+            actual=after,
+            slowdown=slowdown,
+            limit_healthy=_limits(healthy),
+            limit_actual=_limits(actual),
+            basis=basis,
+            formula=f"healthy {middle.healthy.formula}; actual {middle.actual.formula}{more}",
+            inputs=inputs,
+            sync_bytes=size,
+            sync_seconds_healthy=_spread([pair.seconds(pair.healthy.busbw, size) for pair in pairs]),
+            sync_seconds_actual=_spread([pair.seconds(pair.actual.busbw, size) for pair in pairs]),
+            extra_seconds=_spread([pair.extra_seconds(size) for pair in pairs]),
+        )
+
+    def _inputs(
+        self, found: Candidates, pairs: Sequence[_Pair], healthy: Changes, actual: Changes
+    ) -> tuple[dict[str, str], bool]:
+        """What the numbers rest on, by name, and whether any of it had to be assumed."""
+        given = healthy.keys() & actual.keys()
+        inputs, assumed = {}, False
+        for name, entry in found.inputs.items():
+            if given.issuperset(entry.fields) or not _matters(entry.fields[0], pairs):
+                continue
+            inputs[name] = str(entry)
+            assumed |= entry.origin == "assumed" and (len(pairs) > 1 or len(entry.values) == 1)
+        for name, changes in (("healthy", healthy), ("actual", actual)):
+            if changes:
+                inputs[name] = ", ".join(f"{key} = {_text(value)}" for key, value in changes.items())
+        for name in {pair.after.effect for pair in pairs} - {""}:
+            effect = hardware().effects[name]
+            inputs[f"factor {name}"] = (
+                f"{effect.factor.low:g} / {effect.factor.expected:g} / {effect.factor.high:g} ({effect.source})"
+            )
+            assumed |= not effect.measured
+        if any(pair.after.crossing_share for pair in pairs):
+            m = hardware().effects["crossing"].factor
+            inputs["factor crossing"] = f"{m.low:g} / {m.expected:g} / {m.high:g} of the rate (assumed)"
+            assumed = True
+        return inputs, assumed
+
+
+def _variants(base: Config, changes: Changes, kind: str) -> Iterator[Config]:
+    """`base` with the changes put on it, once for each combination of alternatives."""
+    alternatives = [value if isinstance(value, tuple) else (value,) for value in changes.values()]
+    for values in product(*alternatives):
+        fields: dict[str, Any] = dict(zip(changes, values, strict=True))
+        if fields.get("network") == "rdma":
+            fields["network"] = kind
+        yield replace(base, **fields)
+
+
+def _matters(field: str, pairs: Sequence[_Pair]) -> bool:
+    """Does this Config field enter any of the pairs?"""
+    sides = [config for pair in pairs for config in (pair.before, pair.after)]
+    between = [config for config in sides if config.nodes > 1]
+    if field == "intra":
+        return any(config.gpus_per_node > 1 for config in sides)
+    if field == "nvls":
+        return any(config.intra == "nvlink" and config.gpus_per_node > 1 for config in sides)
+    if field == "network":
+        return bool(between)
+    if field in ("nics", "nic_gbit", "gdr"):
+        return any(config.network != "socket" for config in between)
+    if field == "tcp_gbit":
+        return any(config.network == "socket" for config in between)
+    return True
+
+
+def _spread(ranges: Sequence[Range]) -> Range:
+    """Lowest low, highest high; the middle is the geometric mean of the expected values (plain mean if one is 0)."""
+    middles = [one.expected for one in ranges]
+    middle = exp(sum(map(log, middles)) / len(middles)) if min(middles) > 0 else sum(middles) / len(middles)
+    low, high = min(one.low for one in ranges), max(one.high for one in ranges)
+    return Range(low, min(max(middle, low), high), high)
+
+
+def _middle(plateaus: Sequence[Plateau], expected: float) -> Plateau:
+    return min(plateaus, key=lambda one: abs(log(one.busbw.expected / expected)))
+
+
+def _limits(plateaus: Sequence[Plateau]) -> str:
+    """The limits that bind, most common first, three at most."""
+    return " or ".join(name for name, _ in Counter(one.limit for one in plateaus).most_common(3))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return " or ".join(map(_text, value))
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value) or "none"
+
+
+def two_digits(value: float) -> str:
+    """Two significant digits, no exponent: 0.0123 -> "0.012", 3 -> "3.0", 487 -> "490"."""
+    if not isfinite(value) or value == 0:
+        return "0" if value == 0 else str(value)
+    digits = 1 - floor(log10(abs(value)))
+    rounded = round(value, digits)
+    digits = 1 - floor(log10(abs(rounded)))  # 99.6 became 100
+    return f"{rounded:.{max(digits, 0)}f}"

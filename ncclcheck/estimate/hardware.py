@@ -1,0 +1,256 @@
+"""The constants of `hardware.toml`, typed. Read once, at first use."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ncclcheck.estimate.types import Range
+
+TOTAL_TOLERANCE_GBPS = 0.6  # NCCL prints NVLink totals with one decimal; old releases round
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink:
+    """One NVLink generation: what NCCL counts per link (GB/s, one direction) and the share a ring reaches."""
+
+    link_gbps: float
+    ring_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Nvls:
+    """In-switch reduction: GB/s a GPU sends and receives, and the name of that limit."""
+
+    gbps: float
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU class. nvlink None: no NVLink; bridged: NVLink joins pairs of cards; nvls None: no in-switch reduction."""
+
+    name: str
+    nvlink: NvLink | None
+    nvlinks: int
+    bridged: bool
+    nvls: Nvls | None
+    p2p: bool
+    c2c: bool
+    pcie_gen: int
+    pcie_width: int
+
+    def same_numbers(self) -> Gpu:
+        """This class without its name: classes that are equal here give equal estimates."""
+        return Gpu("", self.nvlink, self.nvlinks, self.bridged, self.nvls, self.p2p, self.c2c, self.pcie_gen,
+                   self.pcie_width)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A kind of network. share: of the sold rate; nics: per node, where the product fixes it; rates in Gb/s.
+
+    tree_gain: do two nodes reach more than the ring's number here.
+    """
+
+    share: float
+    limit: str
+    rates_gbit: tuple[float, ...]
+    nics: int | None
+    tree_gain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A change known only as a factor. on: "fabric", "node" or "all". measured False: reasoned, say so."""
+
+    factor: Range
+    on: str
+    measured: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkTotal:
+    """NVLink totals per GPU (GB/s) that NCCL prints in releases [since, before), and the classes they may be."""
+
+    totals_gbps: tuple[float, ...]
+    gpus: tuple[str, ...]
+    since: tuple[int, ...]
+    before: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithms:
+    """Shares of NCCL's all_reduce algorithms; tree_egress counts messages for 2, 3 and 4 or more nodes."""
+
+    tree_two_nodes: float
+    tree_more_nodes: float
+    tree_egress: tuple[float, ...]
+    tree_intra: float
+    nvlstree: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pcie:
+    """raw_x16_gbps by generation (GB/s, one direction); the rest are shares of it."""
+
+    raw_x16_gbps: Mapping[int, float]
+    ring_switch: float
+    ring_cpu: float
+    ring_shm: float
+    ring_mixed: float
+    gpu_slot: float
+
+    def raw_gbps(self, gen: int, width: int) -> float:
+        return self.raw_x16_gbps[gen] * width / 16
+
+
+@dataclass(frozen=True, slots=True)
+class Bounce:
+    """Host staging without GPUDirect: share of raw PCIe per GPU and NIC, cap of a node in GB/s."""
+
+    pair_share: Mapping[int, float]
+    node_gbps: float
+    c2c_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Peer traffic through the root complex: share left per rail under ACS, cap of a node in GB/s."""
+
+    acs_rail_share: float
+    node_gbps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """Socket transport: share of the line, caps in GB/s, the rate NCCL assumes for an unreadable interface (Gb/s)."""
+
+    line_share: float
+    few_gpus_gbps: float
+    many_gpus_gbps: float
+    many_gpus_from: int
+    tuned_gbps: float
+    unreadable_gbit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """Values evaluated where the input is silent; each widens the range."""
+
+    gpus: tuple[str, ...]
+    nvls_gpus: tuple[str, ...]
+    c2c_gpus: tuple[str, ...]
+    nics_per_gpu: tuple[float, ...]
+    nics_with_cards: tuple[int, ...]
+    nodes: tuple[int, ...]
+    gpus_per_node: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The whole table. ranges: limit name -> (low, high) around the expected plateau."""
+
+    gpus: Mapping[str, Gpu]
+    networks: Mapping[str, Network]
+    effects: Mapping[str, Effect]
+    ranges: Mapping[str, tuple[float, float]]
+    nvlink_totals: tuple[NvlinkTotal, ...]
+    printed: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
+    algorithms: Algorithms
+    pcie: Pcie
+    bounce: Bounce
+    redirect: Redirect
+    tcp: Tcp
+    assumed: Assumed
+    unnoticed_hours: Range
+
+    def classes_of_name(self, name: str) -> tuple[str, ...]:
+        """Classes a printed device name stands for; empty: not in the table."""
+        spaced = " ".join(re.split(r"[\s_-]+", name.strip()))
+        return next((gpus for pattern, gpus in self.printed if pattern.search(spaced)), ())
+
+    def classes_of_flag(self, name: str) -> tuple[str, ...]:
+        """Classes meant by `--gpu name`: a class ("h100 sxm", "H100-SXM"), else a printed or family name.
+
+        Raises ValueError that lists the known classes.
+        """
+        squeezed = re.sub(r"[\s_-]+", "", name).casefold()
+        exact = tuple(known for known in self.gpus if known.replace(" ", "").casefold() == squeezed)
+        found = exact or self.classes_of_name(name)
+        if not found:
+            raise ValueError(f"unknown GPU {name!r}; known: {', '.join(self.gpus)}")
+        return found
+
+    def classes_of_total(self, total_gbps: float, release: tuple[int, int, int] | None) -> tuple[str, ...]:
+        """Classes whose NVLink total per GPU NCCL prints like this; empty: lost links or a class not in the table."""
+        return tuple(dict.fromkeys(
+            gpu
+            for row in self.nvlink_totals
+            if any(abs(total - total_gbps) <= TOTAL_TOLERANCE_GBPS for total in row.totals_gbps)
+            and (release is None or row.since <= release)
+            and (release is None or not row.before or release < row.before)
+            for gpu in row.gpus
+        ))
+
+
+@cache
+def hardware() -> Hardware:
+    """The table that ships with the package."""
+    return load(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
+
+
+def load(text: str) -> Hardware:
+    raw = tomllib.loads(text)
+    links = {name: NvLink(**_fields(row)) for name, row in raw["nvlink"].items()}
+    nvls = {name: Nvls(**_fields(row)) for name, row in raw["nvls"].items()}
+    return Hardware(
+        gpus={row["name"]: _gpu(row, links, nvls) for row in raw["gpu"]},
+        networks={name: Network(row["share"], row["limit"], tuple(row["rates_gbit"]), row.get("nics"),
+                          row.get("tree_gain", True))
+                  for name, row in raw["networks"].items()},
+        effects={name: Effect(Range(*row["factor"]), row["on"], row["measured"], row["source"])
+                 for name, row in raw["effects"].items()},
+        ranges={name: (low, high) for name, (low, high) in _fields(raw["ranges"]).items()},
+        nvlink_totals=tuple(
+            NvlinkTotal(tuple(row["totals_gbps"]), tuple(row["gpus"]), tuple(row.get("since", ())),
+                        tuple(row.get("before", ())))
+            for row in raw["nvlink_total"]
+        ),
+        printed=tuple((re.compile(row["pattern"], re.IGNORECASE), tuple(row["gpus"])) for row in raw["printed"]),
+        algorithms=Algorithms(**_fields(raw["algorithms"])),
+        pcie=Pcie(**_fields(raw["pcie"])),
+        bounce=Bounce(**_fields(raw["bounce"])),
+        redirect=Redirect(**_fields(raw["redirect"])),
+        tcp=Tcp(**_fields(raw["tcp"])),
+        assumed=Assumed(**_fields(raw["assumed"])),
+        unnoticed_hours=Range(*raw["unnoticed"]["hours"]),
+    )
+
+
+def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's values without its source; lists become tuples, tables by generation get integer keys."""
+    return {key: tuple(value) if isinstance(value, list)
+            else {int(gen): rate for gen, rate in value.items()} if isinstance(value, dict)
+            else value
+            for key, value in row.items() if key != "source"}
+
+
+def _gpu(row: Mapping[str, Any], links: Mapping[str, NvLink], nvls: Mapping[str, Nvls]) -> Gpu:
+    return Gpu(
+        name=row["name"],
+        nvlink=links[row["nvlink"]] if "nvlink" in row else None,
+        nvlinks=row.get("nvlinks", 0),
+        bridged=row.get("bridged", False),
+        nvls=nvls[row["nvls"]] if "nvls" in row else None,
+        p2p=row.get("p2p", True),
+        c2c=row.get("c2c", False),
+        pcie_gen=row["pcie_gen"],
+        pcie_width=row.get("pcie_width", 16),
+    )

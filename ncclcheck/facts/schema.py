@@ -1,0 +1,112 @@
+"""The fact tables: names, columns and types.
+
+Every row says where it came from (`source`: index of the input, `line`). `proc` numbers a process of the whole reading.
+Tables of two readings of different files join by concatenation, once `source` and `proc` are shifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+_WHERE = {"proc": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32}
+_THREAD = {**_WHERE, "tid": pl.UInt32}
+
+TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
+    # who printed: a process by input, launcher label, host of the prefix and pid; release as 2.18.3 -> 21803
+    "processes": {
+        "proc": pl.UInt32, "source": pl.UInt32, "task": pl.String, "label_host": pl.String, "host": pl.String,
+        "pid": pl.UInt32, "release": pl.Int32,
+    },
+    "versions": {**_WHERE, "version": pl.String, "cuda": pl.String, "hip": pl.Boolean},
+    # variables with the value in force; origin: log, script or live
+    "settings": {**_WHERE, "name": pl.String, "value": pl.String, "origin": pl.String},
+    # use: bootstrap, socket or oob
+    "interfaces": {**_WHERE, "use": pl.String, "index": pl.Int64, "name": pl.String, "address": pl.String},
+    # net devices as a process lists them; member: a port of a merged device
+    "nics": {
+        **_WHERE, "index": pl.Int64, "name": pl.String, "port": pl.Int64, "link": pl.String, "rail": pl.Int64,
+        "gbit": pl.Float64, "pci": pl.String,
+    },
+    "networks": {**_THREAD, "network": pl.String},
+    # one-line facts: kind and value
+    "notes": {**_WHERE, "kind": pl.String, "value": pl.String},
+    # phase: START, COMPLETE, NODES (nodes and local ranks), RANK (releases 2.2 and 2.3)
+    "inits": {
+        **_THREAD, "phase": pl.String, "comm": pl.String, "rank": pl.Int64, "nranks": pl.Int64, "cuda_dev": pl.Int64,
+        "nvml_dev": pl.Int64, "bus_id": pl.String, "comm_id": pl.String, "parent": pl.String, "split": pl.Int64,
+        "color": pl.Int64, "nnodes": pl.Int64, "local_ranks": pl.Int64, "mnnvl": pl.Int64,
+    },
+    # src_dev, dst_dev: what the brackets hold, as text (device index or bus id)
+    "edges": {
+        **_THREAD, "channel": pl.Int64, "conn": pl.Int64, "src": pl.Int64, "dst": pl.Int64, "src_dev": pl.String,
+        "dst_dev": pl.String, "direction": pl.String, "transport": pl.String, "method": pl.String,
+        "network": pl.String, "net_dev": pl.Int64, "gdr": pl.Boolean, "proxy_rank": pl.Int64, "read": pl.Boolean,
+    },
+    "rings": {**_THREAD, "channel": pl.Int64, "nchannels": pl.Int64, "ranks": pl.List(pl.Int64)},
+    "connected": {**_THREAD, "what": pl.String, "gdr": pl.Int64},
+    # coll: channels for collectives after all limits
+    "channels": {**_THREAD, "coll": pl.Int64, "nvls": pl.Int64},
+    "graphs": {
+        **_THREAD, "pattern": pl.Int64, "cross_nic": pl.Int64, "nchannels": pl.Int64, "bw_intra": pl.Float64,
+        "bw_inter": pl.Float64, "type_intra": pl.String, "type_inter": pl.String,
+    },
+    # kind: hca (per device) or distance (per GPU and device)
+    "gdr": {
+        **_WHERE, "kind": pl.String, "hca": pl.String, "gpu": pl.String, "enabled": pl.Boolean, "distance": pl.Int64,
+        "limit": pl.Int64, "reason": pl.String,
+    },
+    # NCCL's topology dump, one node per row, in the order of printing within (proc, tid)
+    "topology": {
+        **_THREAD, "depth": pl.Int64, "link": pl.String, "bw": pl.Float64, "node": pl.String, "id": pl.String,
+        "net_gbps": pl.Float64,
+    },
+    # GRAPH path lines: path type between two nodes of a machine
+    "paths": {**_THREAD, "a": pl.String, "b": pl.String, "type": pl.String, "bw": pl.Float64},
+    # warnings and known fatal lines, by category (the event's name); which columns are filled depends on it
+    "failures": {
+        **_WHERE, "category": pl.String, "level": pl.String, "call": pl.String, "errno_text": pl.String,
+        "error": pl.String, "peer": pl.String, "path": pl.String, "rank_a": pl.Int64, "rank_b": pl.Int64,
+        "bus_id": pl.String, "code": pl.Int64, "text": pl.String, "src_file": pl.String,
+    },
+    # pairs of GPUs that NCCL says cannot use P2P
+    "p2p_pairs": {**_WHERE, "kind": pl.String, "a": pl.Int64, "b": pl.Int64},
+    # device names printed by tools and frameworks
+    "gpu_names": {
+        "source": pl.UInt32, "line": pl.UInt32, "host": pl.String, "pid": pl.Int64, "rank": pl.Int64,
+        "device": pl.String, "name": pl.String,
+    },
+    # nvidia-smi matrices: kind topo, p2p-read, ...; block numbers the matrices of the reading
+    "matrices": {
+        "block": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "complete": pl.Boolean,
+        "nvlink_hidden": pl.Boolean,
+    },
+    "matrix_devices": {
+        "block": pl.UInt32, "line": pl.UInt32, "name": pl.String, "kind": pl.String, "rdma_name": pl.String,
+        "cpu_affinity": pl.String, "numa_affinity": pl.String,
+    },
+    "matrix_cells": {
+        "block": pl.UInt32, "line": pl.UInt32, "a": pl.String, "b": pl.String, "path": pl.String, "links": pl.Int64,
+    },
+}  # fmt: skip
+
+
+def empty(name: str) -> pl.DataFrame:
+    return pl.DataFrame(schema=TABLES[name])
+
+
+def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with exactly the table's columns: missing ones null, others dropped."""
+    schema = TABLES[name]
+    present = set(frame.columns)
+    return frame.select(
+        (pl.col(column).cast(kind) if column in present else pl.lit(None, kind)).alias(column)
+        for column, kind in schema.items()
+    )
+
+
+def table(tables: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
+    """A table of a reading, empty where the reading has none."""
+    found = tables.get(name)
+    return empty(name) if found is None else found

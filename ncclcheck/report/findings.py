@@ -1,0 +1,127 @@
+"""Findings as text: each with its proof, its number and its fix; consequences fold under their cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ncclcheck.engine.links import share_a_host
+from ncclcheck.estimate.types import Estimate
+from ncclcheck.report.hosts import fold
+from ncclcheck.report.numbers import byte_size, two_digits, with_range
+from ncclcheck.report.page import Page
+from ncclcheck.rules.model import Confidence, Finding, Severity
+
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+_EVIDENCE_SHOWN = 3
+_EVIDENCE_LINES = 2
+
+
+def write_findings(page: Page, findings: Sequence[Finding], verbose: bool) -> None:
+    """verbose: every finding in full, nothing folded."""
+    parents = {} if verbose else parents_of(findings)
+    for number, finding in enumerate(findings):
+        if number in parents:
+            continue
+        _write_finding(page, finding, verbose)
+        _write_consequences(page, findings, parents, number, depth=0)
+        page.gap()
+
+
+def parents_of(findings: Sequence[Finding]) -> dict[int, int]:
+    """For each finding that a shown one explains, the number of that one. No circles: each chain ends at a root."""
+    hosts = [frozenset(finding.subject.get("hosts", ())) for finding in findings]
+    parents: dict[int, int] = {}
+    for number, finding in enumerate(findings):
+        for other, candidate in enumerate(findings):
+            if candidate.code not in finding.causes or not share_a_host(hosts[number], hosts[other]):
+                continue
+            ancestor: int | None = other
+            while ancestor is not None and ancestor != number:
+                ancestor = parents.get(ancestor)
+            if ancestor is None:
+                parents[number] = other
+                break
+    return parents
+
+
+def _write_finding(page: Page, finding: Finding, verbose: bool) -> None:
+    hosts = _hosts(finding)
+    sure = "" if finding.confidence is Confidence.HIGH else f"  ({finding.confidence.value} confidence)"
+    page.line(
+        (finding.severity.value.upper(), _STYLES[finding.severity]),
+        " ",
+        (f"{finding.code} {finding.name}", "bold"),
+        f"  {hosts}" if hosts else "",
+        (sure, "dim"),
+        hang=2,
+        at_most=None if verbose else 3,
+    )
+    page.line(finding.message, indent=2)
+    for item in finding.evidence[:_EVIDENCE_SHOWN]:
+        at_most = None if verbose else _EVIDENCE_LINES
+        page.line((f"{item.path}:{item.line}: ", "cyan"), item.text.strip(), indent=4, hang=2, at_most=at_most)
+    _write_numbers(page, finding, verbose)
+    if finding.causes and verbose:
+        page.labelled("cause", ", ".join(finding.causes))
+    _write_fix(page, finding.fix)
+
+
+def _write_numbers(page: Page, finding: Finding, verbose: bool) -> None:
+    estimate = finding.estimate
+    if estimate is not None:
+        bandwidth = f"{with_range(estimate.healthy)} -> {with_range(estimate.actual)} GB/s"
+        page.labelled("number", f"all_reduce {bandwidth}, ", (_slower(estimate), "bold"))
+        limit = f"limit {estimate.limit_healthy} -> {estimate.limit_actual}"
+        page.line(f"{limit}; {estimate.basis}", indent=9)
+        if estimate.sync_seconds_healthy is not None and estimate.sync_seconds_actual is not None:
+            before, after = with_range(estimate.sync_seconds_healthy), with_range(estimate.sync_seconds_actual)
+            page.line(f"gradient sync of {byte_size(estimate.sync_bytes)}: {before} -> {after} s", indent=9)
+        if verbose:
+            page.line(f"formula {estimate.formula or '-'}", indent=9, hang=2)
+            page.line("inputs " + "; ".join(f"{k} = {v}" for k, v in estimate.inputs.items()), indent=9, hang=2)
+    if finding.cost is not None and not (estimate is not None and finding.cost.unit.startswith("s per gradient sync")):
+        page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}")
+    if estimate is None:
+        page.labelled("number", f"none: {finding.no_estimate_because or 'no reason given'}")
+
+
+def _write_fix(page: Page, fix: str) -> None:
+    first, *others = fix.strip().splitlines() or ["-"]
+    page.labelled("fix", (first, "green"))
+    for line in others:
+        page.line((line.rstrip(), "green"), indent=9)
+
+
+def _write_consequences(
+    page: Page, findings: Sequence[Finding], parents: dict[int, int], cause: int, depth: int
+) -> None:
+    for at, finding in enumerate(findings):
+        if parents.get(at) != cause:
+            continue
+        estimate = finding.estimate
+        number = "" if estimate is None else f"{_expected(estimate)}; "
+        page.line(
+            ("then   ", "dim"),
+            (finding.severity.value, _STYLES[finding.severity]),
+            f" {finding.code} {finding.name}: {number}{finding.message}",
+            indent=2 + 2 * min(depth, 8),
+            at_most=1,
+        )
+        _write_consequences(page, findings, parents, at, depth + 1)
+
+
+def _hosts(finding: Finding) -> str:
+    return fold(finding.subject.get("hosts", ()))
+
+
+def _expected(estimate: Estimate) -> str:
+    """`360 -> 2.5 GB/s, 150x slower`."""
+    numbers = (estimate.healthy.expected, estimate.actual.expected, estimate.slowdown.expected)
+    healthy, actual, slowdown = map(two_digits, numbers)
+    return f"{healthy} -> {actual} GB/s, {slowdown}x slower"
+
+
+def _slower(estimate: Estimate) -> str:
+    """`19x slower (15x-24x)`."""
+    number, _, span = with_range(estimate.slowdown, "x").partition(" ")
+    return f"{number} slower{f' {span}' if span else ''}"

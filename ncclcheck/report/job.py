@@ -1,0 +1,132 @@
+"""The picture of the job, as text: what NCCL decided, before anybody judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ncclcheck.engine.report import InputSummary, Report
+from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
+from ncclcheck.report.hosts import fold
+from ncclcheck.report.page import Page
+
+_INPUTS_SHOWN = 4
+_KINDS_SHOWN = 4
+_GPUS_SHOWN = 16
+_COMMUNICATORS_SHOWN = 6
+
+
+def write_job(page: Page, report: Report, verbose: bool) -> None:
+    """Inputs, the job in a line, its communicators, and a table per kind of machine."""
+    _write_inputs(page, report.inputs, verbose)
+    job = report.job
+    facts = [part for part in _facts(job) if part]
+    if not facts:
+        page.labelled("job", "nothing in the input tells of one", indent=0)
+        return
+    page.labelled("job", ("; ".join(facts), "bold"), indent=0)
+    if job.communicators:
+        shown = job.communicators if verbose else job.communicators[:_COMMUNICATORS_SHOWN]
+        words = [_communicators(kind) for kind in shown]
+        if len(shown) < len(job.communicators):
+            words.append(f"{len(job.communicators) - len(shown)} more shapes")
+        page.labelled("comms", "; ".join(words), indent=0)
+    kinds = job.kinds if verbose else job.kinds[:_KINDS_SHOWN]
+    for kind in kinds:
+        _write_kind(page, kind, verbose)
+    if len(kinds) < len(job.kinds):
+        page.line(f"{len(job.kinds) - len(kinds)} more kinds of machine (-v shows them)", indent=7)
+
+
+def _write_inputs(page: Page, inputs: Sequence[InputSummary], verbose: bool) -> None:
+    if verbose or len(inputs) <= _INPUTS_SHOWN:
+        for row in inputs:
+            page.labelled("input", f"{row.path}: ", *_input(row), indent=0)
+        return
+    lines, records = (sum(row.lines for row in inputs), sum(row.recognised + row.unrecognised for row in inputs))
+    unrecognised = sum(row.unrecognised for row in inputs)
+    words = f"{len(inputs)} files: {lines} lines, {records} NCCL records"
+    page.labelled("input", words, f", {unrecognised} not recognised" if unrecognised else "", indent=0)
+    for row in [row for row in inputs if row.error][:_INPUTS_SHOWN]:
+        page.line(f"{row.path}: ", (row.error or "", "red"), indent=7, hang=2)
+
+
+def _input(row: InputSummary) -> list[str | tuple[str, str]]:
+    records = row.recognised + row.unrecognised
+    words: list[str | tuple[str, str]] = [f"{row.lines} lines, {records} NCCL records"]
+    if row.unrecognised:
+        words.append(f", {row.unrecognised} not recognised")
+    if others := [kind for kind in row.kinds if kind != "nccl-log"]:
+        words.append(f", {', '.join(others)}")
+    if row.error:
+        words += ["; ", (row.error, "red")]
+    return words
+
+
+def _facts(job: JobPicture) -> list[str]:
+    ranks = ""
+    if job.ranks_seen or job.ranks_total:
+        ranks = f"{job.ranks_seen} of {job.ranks_total or 'unknown'} ranks seen"
+        if job.ranks_seen == job.ranks_total:
+            ranks = _count(job.ranks_seen, "rank")
+    return [
+        _count(job.machines, "machine") if job.machines else "",
+        ranks,
+        _prefixed("NCCL", job.release),
+        _prefixed("CUDA", job.cuda),
+        job.gpu,
+        _prefixed("network", ", ".join(job.networks)),
+    ]
+
+
+def _communicators(kind: CommunicatorKind) -> str:
+    nodes = "" if kind.nnodes is None else f" on {_count(kind.nnodes, 'node')}"
+    spread = "" if kind.spread == "unknown" else f" ({kind.spread})"
+    return f"{kind.count} x {_count(kind.nranks, 'rank')}{nodes}{spread}"
+
+
+def _write_kind(page: Page, kind: MachineKind, verbose: bool) -> None:
+    each = "" if len(kind.hosts) == 1 else f"{len(kind.hosts)} machines, "
+    devices = f"; net devices {fold(kind.devices)}" if kind.devices else ""
+    ranks = f"{_count(kind.ranks_per_machine, 'rank')}{'' if len(kind.hosts) == 1 else ' each'}"
+    page.labelled("on", (fold(kind.hosts), "bold"), f": {each}{ranks}{devices}", indent=0)
+    rows = _merged(kind.gpus)
+    shown = rows if verbose else rows[:_GPUS_SHOWN]
+    if not shown:
+        return
+    table = [("GPU", "NIC", "GDR", "inside the node")]
+    table += [(fold_numbers(gpus), ",".join(row.nics) or "-", row.gdr, row.intra or "-") for gpus, row in shown]
+    widths = [min(max(len(row[column]) for row in table), 28) for column in range(3)]
+    for number, cells in enumerate(table):
+        line = "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=False)), cells[3]])
+        page.line((line, "dim") if number == 0 else line, indent=9, hang=widths[0] + 2)
+    if len(shown) < len(rows):
+        page.line(f"{len(rows) - len(shown)} more (-v shows them)", indent=9)
+
+
+def _merged(rows: Sequence[GpuRow]) -> list[tuple[list[str], GpuRow]]:
+    """GPUs that say the same share a row."""
+    groups: dict[tuple[tuple[str, ...], str, str], tuple[list[str], GpuRow]] = {}
+    for row in rows:
+        groups.setdefault((row.nics, row.gdr, row.intra), ([], row))[0].append(row.gpu)
+    return list(groups.values())
+
+
+def fold_numbers(items: Sequence[str]) -> str:
+    """`0-3,6`; what is no short number stands as it is."""
+    numbers = sorted({int(item) for item in items if item.isascii() and item.isdigit() and len(item) < 6})
+    others = [item for item in items if not (item.isascii() and item.isdigit() and len(item) < 6)]
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join([*(f"{low}" if low == high else f"{low}-{high}" for low, high in spans), *others])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _prefixed(word: str, text: str) -> str:
+    return text if not text or text.lower().startswith(word.lower()) else f"{word} {text}"

@@ -1,0 +1,102 @@
+"""The report for programs. Its keys are a contract: new ones may come, none goes or changes its meaning."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from ncclcheck.engine.report import InputSummary, Report
+from ncclcheck.estimate.types import Cost, Estimate, Range
+from ncclcheck.report.coverage import statistics
+from ncclcheck.report.escape import json_without_commands
+from ncclcheck.report.style import Style
+from ncclcheck.rules.model import Finding
+
+SCHEMA = "ncclcheck-report/1"
+
+
+def render(report: Report, style: Style) -> str:
+    document = as_document(report)
+    if style.statistics:
+        document["statistics"] = statistics(report)
+    # ASCII only: whatever a log holds arrives as an escape, and lone surrogates break no encoder.
+    return json_without_commands(json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False)) + "\n"
+
+
+def as_document(report: Report) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "version": report.version,
+        "inputs": [_input(row) for row in report.inputs],
+        "job": asdict(report.job),
+        "rules": [
+            {"code": rule.code, "name": rule.name, "verdict": rule.verdict, "needs": list(rule.needs)}
+            for rule in report.rules
+        ],
+        "findings": [_finding(finding) for finding in report.findings],
+    }
+
+
+def _input(row: InputSummary) -> dict[str, Any]:
+    return {
+        "path": row.path,
+        "kinds": list(row.kinds),
+        "lines": row.lines,
+        "recognised": row.recognised,
+        "unrecognised": row.unrecognised,
+        "error": row.error,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "name": finding.name,
+        "severity": finding.severity.value,
+        "confidence": finding.confidence.value,
+        "message": finding.message,
+        "subject": {key: list(values) for key, values in finding.subject.items()},
+        "evidence": [{"path": item.path, "line": item.line, "text": item.text} for item in finding.evidence],
+        "causes": list(finding.causes),
+        "consequences": list(finding.consequences),
+        "estimate": None if finding.estimate is None else _estimate(finding.estimate),
+        "cost": None if finding.cost is None else _cost(finding.cost),
+        "no_estimate_because": finding.no_estimate_because,
+        "fix": finding.fix,
+    }
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    sync = None
+    if estimate.sync_seconds_healthy is not None and estimate.sync_seconds_actual is not None:
+        sync = {
+            "bytes": estimate.sync_bytes,
+            "healthy": _range(estimate.sync_seconds_healthy),
+            "actual": _range(estimate.sync_seconds_actual),
+        }
+    return {
+        "unit": "GB/s",
+        "healthy": _range(estimate.healthy),
+        "actual": _range(estimate.actual),
+        "slowdown": _range(estimate.slowdown),
+        "limit": {"healthy": estimate.limit_healthy, "actual": estimate.limit_actual},
+        "basis": estimate.basis,
+        "formula": estimate.formula,
+        "inputs": dict(estimate.inputs),
+        "sync_seconds": sync,
+    }
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    return {"unit": cost.unit, **_range(cost.amount)}
+
+
+def _range(value: Range) -> dict[str, float | None]:
+    return {"low": _number(value.low), "expected": _number(value.expected), "high": _number(value.high)}
+
+
+def _number(value: float) -> float | None:
+    """JSON has no infinity: what has no bound is null. More digits than six would be noise."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -1,0 +1,32 @@
+"""Numbers as a reader wants them: two significant digits, and a range only where there is one."""
+
+from __future__ import annotations
+
+import math
+
+from ncclcheck.estimate.types import Range
+
+
+def two_digits(value: float) -> str:
+    """48.31 -> 48, 2.46 -> 2.5, 487 -> 490, 0.0423 -> 0.042."""
+    if not math.isfinite(value):
+        return "unbounded" if math.isinf(value) else "unknown"
+    rounded = float(f"{value:.1e}")
+    if rounded == 0:
+        return "0"
+    decimals = max(0, 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{decimals}f}"
+
+
+def with_range(value: Range, unit: str = "") -> str:
+    """`2.5 (2.0-3.1)`, with the unit behind each number where it is a mere letter (`19x (15x-24x)`)."""
+    low, expected, high = (two_digits(number) for number in (value.low, value.expected, value.high))
+    return f"{expected}{unit}" if low == high else f"{expected}{unit} ({low}{unit}-{high}{unit})"
+
+
+def byte_size(count: int) -> str:
+    """Decimal, as bandwidths are: 10^9 bytes are a GB."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{two_digits(count / size).removesuffix('.0')} {unit}"
+    return f"{count} B"

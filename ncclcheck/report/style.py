@@ -1,0 +1,15 @@
+"""How a report should look: decided by the command line, obeyed by the text formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """verbose: formulas, inputs and consequences in full. statistics: counts per rule instead of findings."""
+
+    width: int = 80
+    color: bool = False
+    verbose: bool = False
+    statistics: bool = False

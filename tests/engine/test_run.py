@@ -1,0 +1,73 @@
+"""Verdicts, order, and rules that break."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ncclcheck.engine.run import Evaluation, evaluate
+from ncclcheck.rules.model import NotEvaluated, Rule, Severity
+
+
+def run(*rules: Rule) -> Evaluation:
+    nothing: Any = None
+    return evaluate(nothing, nothing, rules)
+
+
+def test_verdicts(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
+    need = NotEvaluated("GRAPH lines")
+    result = run(
+        make_rule("A1"),
+        make_rule("B1", need, need, NotEvaluated("a matrix")),
+        make_rule("C1", need, make_finding("C1")),
+    )
+    assert [(v.code, v.verdict, v.needs) for v in result.verdicts] == [
+        ("A1", "pass", ()),
+        ("B1", "not_evaluated", ("GRAPH lines", "a matrix")),
+        ("C1", "fail", ("GRAPH lines",)),
+    ]
+    assert [finding.code for finding in result.findings] == ["C1"]
+
+
+def test_a_rule_that_raises_costs_its_own_verdict_only(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
+    result = run(
+        make_rule("A1", KeyError("text of the log")),
+        make_rule("B1", make_finding("B1"), ValueError("x")),
+        make_rule("C1"),
+    )
+    assert [v.verdict for v in result.verdicts] == ["not_evaluated", "fail", "pass"]
+    assert result.verdicts[0].needs == ("internal error in this rule (please report): KeyError",)
+    assert [finding.code for finding in result.findings] == ["B1"]
+    assert result.crashes[0].startswith("A1: KeyError at conftest.py:")
+    assert "text of the log" not in repr(result)
+
+
+def test_order(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
+    findings = [
+        make_finding("INFO", severity=Severity.INFO, slowdown=50),
+        make_finding("NONE1"),
+        make_finding("SLOW", slowdown=2),
+        make_finding("WARN", severity=Severity.WARNING, cost="GPU-hours until noticed"),
+        make_finding("NONE2"),
+        make_finding("SLOWER", slowdown=20, cost="s per gradient sync of 1 GB"),
+        make_finding("STOPS", cost="GPU-hours per GPU until noticed"),
+    ]
+    result = run(make_rule("X1", *findings))
+    assert [f.code for f in result.findings] == ["STOPS", "SLOWER", "SLOW", "NONE1", "NONE2", "WARN", "INFO"]
+
+
+def test_causes_need_a_common_host(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
+    rules = [
+        make_rule("NET001", make_finding("NET001", ("a", "b")), make_finding("NET001", ("z",)), caused_by=("IB001",)),
+        make_rule(
+            "IB001", make_finding("IB001", ("b", "c")), make_finding("IB001", ("b",)), caused_by=("IB001", "ENV1")
+        ),
+        make_rule("GDR001", make_finding("GDR001"), caused_by=("NET001", "ABSENT1")),
+    ]
+    linked = {(f.code, f.subject.get("hosts", ())): (f.causes, f.consequences) for f in run(*rules).findings}
+    assert linked == {
+        ("NET001", ("a", "b")): (("IB001",), ("GDR001",)),
+        ("NET001", ("z",)): ((), ("GDR001",)),
+        ("IB001", ("b", "c")): (("IB001",), ("NET001", "IB001")),
+        ("IB001", ("b",)): (("IB001",), ("NET001", "IB001")),
+        ("GDR001", ()): (("NET001",), ()),
+    }
