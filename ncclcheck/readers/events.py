@@ -41,7 +41,8 @@ class Count:
 class Events:
     """counts: one per input, in order. heads: what stood before the level words, in the order of `_head`.
     frames: per event the rows of all inputs: `_source` (index of the input), RECORD's columns, fields as text.
-    unrecognised: records that no event matched, with `message`."""
+    A WARN of a wording that no event has is the event "warn", with its `message`. unrecognised: other records that no
+    event matched, with `message`."""
 
     counts: list[Count]
     heads: list[str]
@@ -161,7 +162,7 @@ class _Gathering:
     def add(self, source: int, block: Block) -> None:
         count = self._counts[source]
         count.lines += block.lines
-        unknown = block.unrecognised.height if block.unrecognised is not None else 0
+        unknown = block.unrecognised.filter(pl.col("_level") != "WARN").height if block.unrecognised is not None else 0
         count.unrecognised += unknown
         count.recognised += block.records - unknown
         mark = pl.lit(source, pl.UInt32).alias("_source")
@@ -169,7 +170,12 @@ class _Gathering:
             if self._wanted is None or event in self._wanted:
                 self._frames.setdefault(event, []).append(frame.with_columns(mark))
         if block.unrecognised is not None:
-            self._unrecognised.append(block.unrecognised.with_columns(mark))
+            unknown_rows = block.unrecognised.with_columns(mark)
+            is_warning = pl.col("_level") == "WARN"
+            self._unrecognised.append(unknown_rows.filter(~is_warning))
+            warnings = unknown_rows.filter(is_warning)
+            if warnings.height:
+                self._frames.setdefault("warn", []).append(warnings)
 
     def finish(self, heads: list[str]) -> Events:
         frames = {event: pl.concat(parts, how="diagonal") for event, parts in self._frames.items()}

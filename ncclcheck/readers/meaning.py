@@ -21,7 +21,7 @@ _NAMES = {
     "env_name": "name", "config_name": "name", "hca_name": "name", "vdev_name": "name", "network_name": "network",
     "network_word": "network", "plugin_name": "plugin", "assigned_plugin": "plugin", "dev_gpu": "gpu", "dev_nvls": "dev",
     "read_flag": "read", "limit_distance": "limit", "gdr_mode": "mode", "pxn_flag": "pxn", "gdr_flag": "gdr",
-    "mnnvl_enabled": "enabled", "local_name": "local", "remote_name": "remote", "stream_ptr": "stream", "shm": "path",
+    "mnnvl_enabled": "enabled", "local_name": "local", "message": "text", "remote_name": "remote", "stream_ptr": "stream", "shm": "path",
     "shm_action": "action", "direction_word": "direction", "transport_number": "transport", "peer_rank": "peer",
     "cuda_code": "code", "cuda_error": "error", "nvml_error": "error", "ibv_call": "call", "ipc_call": "call",
     "recv_call": "call", "socket_func": "func", "errno_words": "errno_text", "errno_text_retry": "errno_text",

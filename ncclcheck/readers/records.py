@@ -23,11 +23,8 @@ def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
         assert frame is not None
         rows.extend(_rows(event, frame))
     if events.unrecognised is not None:
-        # a WARN of a wording that no event has is still a warning: its text is kept
-        for row in events.unrecognised.drop("_source").to_dicts():
-            event = "warn" if row["_level"] == "WARN" else None
-            fields = {"text": row.pop("message")}
-            rows.append((row["_line"], row["_record"], event, row, fields))
+        for row in events.unrecognised.iter_rows(named=True):
+            rows.append((row["_line"], row["_record"], None, row, {"text": row["message"]}))
     rows.sort(key=lambda row: row[:2])
     heads = _heads(events)
     for line, record, event, row, fields in rows:

@@ -8,25 +8,21 @@ Colour codes are dropped, for logs are full of them; everything else stays visib
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _COLOUR_CODES = re.compile(r"\x1b\[[0-9;:]*m")
 
-_UNSAFE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
-    r"\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible or reordering
-    r"\ue000-\uf8ff\ud800-\udfff\U000e0000-\U000e0fff\U000f0000-\U0010ffff]"  # private use, surrogates, tags
-    r"|(?<!\S)::"  # a line could be broken before it
-    r"|\#\#(?=(?:vso|teamcity)?\[)"
-)
+_COMMANDS = re.compile(r"(?<!\S)::|##(?=(?:vso|teamcity)?\[)")
+"""`::` behind a space counts too: a line could be broken there."""
 
 _LINE_COMMAND = re.compile(r"^((?:\s|\x1b\[[0-9;]*m)*)::", re.MULTILINE)
 
 
 def clean(text: str) -> str:
     """One line, printable, obeyed by nobody."""
-    if text.isascii() and text.isprintable() and "::" not in text and "##" not in text:
-        return text
-    return _UNSAFE.sub(_escaped, _COLOUR_CODES.sub("", text.replace("\t", " ")))
+    if not text.isprintable():
+        text = "".join(map(_visible, _COLOUR_CODES.sub("", text)))
+    return _COMMANDS.sub(lambda match: f"\\x{ord(match[0][0]):02x}{match[0][1:]}", text)
 
 
 def without_line_commands(text: str) -> str:
@@ -39,9 +35,11 @@ def json_without_commands(text: str) -> str:
     return re.sub(r"##(?=(?:vso|teamcity)?\[)", r"\\u0023#", text)
 
 
-def _escaped(match: re.Match[str]) -> str:
-    first, rest = match[0][0], match[0][1:]
-    number = ord(first)
-    if number > 0xFFFF:
-        return f"\\U{number:08x}{rest}"
-    return (f"\\x{number:02x}" if number <= 0xFF else f"\\u{number:04x}") + rest
+def _visible(character: str) -> str:
+    """Itself, a space, or its escape. Python calls printable what neither hides, moves nor reorders anything."""
+    if character.isprintable():
+        return character
+    if character == "\t" or unicodedata.category(character) == "Zs":
+        return " "
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -75,6 +75,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
             "bytes": estimate.sync_bytes,
             "healthy": _range(estimate.sync_seconds_healthy),
             "actual": _range(estimate.sync_seconds_actual),
+            "extra": None if estimate.extra_seconds is None else _range(estimate.extra_seconds),
         }
     return {
         "unit": "GB/s",

@@ -84,7 +84,9 @@ REPORT = Report(
                 HOSTS,
                 8,
                 tuple(f"mlx5_{i}" for i in range(8)),
-                tuple(GpuRow(str(i), (f"mlx5_{i // 2}",), "yes" if i < 6 else "unknown", "P2P/CUMEM") for i in range(8)),
+                tuple(
+                    GpuRow(str(i), (f"mlx5_{i // 2}",), "yes" if i < 6 else "unknown", "P2P/CUMEM") for i in range(8)
+                ),
             ),
             MachineKind(("login",), 8, ("eth0",), ()),
         ),

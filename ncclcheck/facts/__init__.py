@@ -1,0 +1,1 @@
+"""Facts: tables of what was read, and the questions rules ask of them."""

@@ -1,0 +1,1 @@
+"""This machine: the only package that asks the driver."""

@@ -1,0 +1,271 @@
+"""From NCCL's events to rows of the fact tables."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from ncclcheck.facts.schema import conform
+from ncclcheck.readers.events import Events
+
+Frame = pl.DataFrame
+
+
+def log_tables(events: Events) -> dict[str, Frame]:
+    """The fact tables of all logs read. Tables without a row are left out."""
+    reader = _Reader(events)
+    tables = {
+        "processes": _processes(events),
+        "versions": reader.rows("version", conform_to="versions"),
+        "settings": reader.settings(),
+        "interfaces": reader.interfaces(),
+        "nics": reader.nics(),
+        "networks": reader.networks(),
+        "notes": reader.notes(),
+        "inits": reader.inits(),
+        "edges": reader.edges(),
+        "rings": reader.rows("ring_order", conform_to="rings"),
+        "connected": reader.rows("connected", conform_to="connected"),
+        "channels": reader.rows("coll_channels", conform_to="channels"),
+        "graphs": reader.rows("graph_pattern", conform_to="graphs"),
+        "gdr": reader.gdr(),
+        "topology": reader.topology(),
+        "paths": reader.paths(),
+        "failures": reader.failures(),
+        "p2p_pairs": reader.p2p_pairs(),
+    }
+    return {name: frame for name, frame in tables.items() if frame is not None and frame.height}
+
+
+# Events that say one thing: kind of note -> field that holds its value ("" for none).
+_NOTES = {
+    "net_ib_no_device": "",
+    "net_plugin_loaded": "plugin",
+    "net_plugin_external_loaded": "plugin",
+    "net_plugin_p2p": "plugin",
+    "net_plugin_env": "plugin",
+    "net_plugin_init_failed": "plugin",
+    "net_ofi_provider": "provider",
+    "net_ofi_platform": "platform",
+    "net_ofi_topo_file": "path",
+    "net_ofi_gdr_off": "",
+    "net_ofi_message": "text",
+    "net_device_type": "",
+    "nic_not_pci": "path",
+    "sys_unreadable": "path",
+    "path_not_found": "path",
+    "nvls_support": "available",
+    "mnnvl": "enabled",
+    "gdr_c2c": "",
+    "bootstrap_oob_using": "device",
+    "legacy_ipc_unsupported": "",
+    "shm_cumem_fallback": "",
+    "net_socket_threads": "threads",
+    "rccl_env_missing": "missing",
+    "rccl_kernel_option_missing": "missing",
+    "ras_listen_failed": "",
+    "socket_connect_retry": "errno_text",
+    "affinity": "",
+}
+
+# Failure events and the names of their fields in the table.
+_FAILURES: dict[str, dict[str, str]] = {
+    "warn": {"message": "text"},
+    "cuda_failure": {},
+    "cuda_ipc_failed": {},
+    "nvml_failed": {"nvml_call": "call"},
+    "duplicate_gpu": {},
+    "version_mismatch": {},
+    "syscall_failed": {},
+    "syscall_retry": {},
+    "socket_connect_failed": {"func": "call"},
+    "socket_connect_gaveup": {"func": "call"},
+    "socket_closed": {"func": "call"},
+    "socket_recv_failed": {},
+    "message_truncated": {},
+    "no_interface": {},
+    "network_not_found": {"network": "text"},
+    "no_transport": {},
+    "shm_extend_failed": {},
+    "shm_failed": {"action": "call"},
+    "ibv_failed": {"detail": "text"},
+    "ib_open_failed": {"name": "text"},
+    "ib_async_event": {"event_name": "text"},
+    "ib_completion_error": {"status": "code", "hca": "text"},
+    "ib_rail_incompatible": {},
+    "collective_mismatch": {},
+    "net_count_mismatch": {},
+    "p2p_nvlink_disabled": {},
+    "algo_unavailable": {},
+    "proxy_failed": {"operation": "call", "retcode": "code"},
+    "proxy_poll_failed": {"retcode": "code"},
+    "error_trace": {"result": "code"},
+    "bootstrap_duplicate_rank": {},
+    "bootstrap_nranks_mismatch": {},
+}
+
+WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | {
+    "version", "env_set", "env_value", "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
+    "net_ib_vdevice", "net_ib_device", "net_ofi_nic_group", "net_using", "net_plugin_assigned", "init_start",
+    "init_complete", "comm_nodes", "legacy_comm", "nranks", "channel_connect", "ring_order", "connected",
+    "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "p2p_disabled_pair",
+    "p2p_unavailable",
+}  # fmt: skip
+
+
+def _processes(events: Events) -> Frame:
+    rows = events.processes.rename({"_source": "source"})
+    first = rows.group_by("proc", maintain_order=True).agg(
+        pl.col("source", "task", "label_host", "host", "pid", "release").first()
+    )
+    return conform("processes", first)
+
+
+class _Reader:
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def rows(self, event: str, conform_to: str | None = None, **names: str) -> Frame | None:
+        """Typed rows of an event with `proc`, `tid`, `source` and `line`; `names` maps final column to field."""
+        frame = self._events.typed(event)
+        if frame is None:
+            return None
+        frame = frame.with_columns(proc="_proc", source="_source", line="_line", tid="_tid")
+        frame = frame.with_columns(pl.col(field).alias(column) for column, field in names.items() if field in frame.columns)
+        return conform(conform_to, frame) if conform_to else frame
+
+    def _joined(self, table: str, *frames: Frame | None) -> Frame | None:
+        parts = [conform(table, frame) for frame in frames if frame is not None]
+        return pl.concat(parts).sort("source", "line", maintain_order=True) if parts else None
+
+    def settings(self) -> Frame | None:
+        frames = [self.rows(event) for event in ("env_set", "env_value")]
+        return self._joined(
+            "settings", *(frame.with_columns(origin=pl.lit("log")) for frame in frames if frame is not None)
+        )
+
+    def interfaces(self) -> Frame | None:
+        parts = []
+        for event, use in (("bootstrap_using", "bootstrap"), ("net_socket_using", "socket"), ("legacy_interface", "socket")):
+            frame = self.rows(event)
+            if frame is None:
+                continue
+            frame = frame.with_columns(use=pl.lit(use))
+            if "ifname" in frame.columns:
+                single = frame.filter(pl.col("ifname").is_not_null())
+                parts.append(single.with_columns(name="ifname", index=pl.lit(0, pl.Int64)))
+            if "interfaces" in frame.columns:
+                listed = frame.select("proc", "source", "line", "use", "interfaces").explode("interfaces").drop_nulls("interfaces")
+                listed = listed.unnest("interfaces")
+                parts.append(listed.rename({"ifname": "name"}))
+        frame = self.rows("net_ib_using")
+        if frame is not None:
+            oob = frame.filter(pl.col("oob_ifname").is_not_null())
+            parts.append(oob.with_columns(use=pl.lit("oob"), index=pl.lit(0, pl.Int64), name="oob_ifname", address="oob_address"))
+        return self._joined("interfaces", *parts)
+
+    def nics(self) -> Frame | None:
+        parts = []
+        frame = self.rows("net_ib_using")
+        if frame is not None:
+            listed = frame.select("proc", "source", "line", "devices").explode("devices").drop_nulls("devices").unnest("devices")
+            parts.append(listed)
+            merged = frame.select("proc", "source", "line", "merged").explode("merged").drop_nulls("merged").unnest("merged")
+            names = pl.col("members").str.extract_all(r"[^\s,\[\]:]+:\d+/").list.eval(pl.element().str.replace(r":\d+/$", ""))
+            parts.append(merged.with_columns(name=names.list.join("+"), link=pl.col("members").str.extract("/(IB|RoCE)")))
+        details = self.rows("net_ib_device")
+        frame = self.rows("net_ib_vdevice", gbit="speed_mbps")
+        if frame is not None:
+            parts.append(frame.with_columns(gbit=pl.col("gbit") / 1000))
+        frame = self.rows("net_ofi_nic_group", index="group", name="bdf")
+        if frame is not None:
+            # one device per group; its members share it
+            group = frame.group_by("proc", "source", "index", maintain_order=True).agg(pl.col("line").first(), pl.col("name").str.join("+"))
+            parts.append(group.with_columns(link=pl.lit("EFA")))
+        table = self._joined("nics", *parts)
+        if table is not None and details is not None:
+            rates = details.select("proc", "index", rate=pl.col("speed_mbps") / 1000, where="pci_path").unique(["proc", "index"])
+            table = table.join(rates, on=["proc", "index"], how="left", maintain_order="left")
+            table = conform("nics", table.with_columns(gbit=pl.coalesce("gbit", "rate"), pci=pl.coalesce("pci", "where")))
+        return table
+
+    def networks(self) -> Frame | None:
+        return self._joined("networks", self.rows("net_using"), self.rows("net_plugin_assigned", network="plugin"))
+
+    def notes(self) -> Frame | None:
+        parts = []
+        for kind, field in _NOTES.items():
+            frame = self.rows(kind)
+            if frame is not None:
+                value = pl.col(field).cast(pl.String) if field and field in frame.columns else pl.lit(None, pl.String)
+                if kind == "affinity":
+                    value = pl.col("mask")
+                parts.append(frame.with_columns(kind=pl.lit(kind), value=value))
+        return self._joined("notes", *parts)
+
+    def inits(self) -> Frame | None:
+        parts = []
+        for event, phase in (("init_start", "START"), ("init_complete", "COMPLETE"), ("comm_nodes", "NODES"), ("legacy_comm", "RANK")):
+            frame = self.rows(event, cuda_dev="comm_cuda_dev")
+            if frame is None:
+                continue
+            for field in ("split_count", "child_count"):
+                if field in frame.columns:
+                    have = pl.col("split") if "split" in frame.columns else pl.lit(None, pl.Int64)
+                    frame = frame.with_columns(split=pl.coalesce(have, field))
+            parts.append(frame.with_columns(phase=pl.lit(phase)))
+        return self._joined("inits", *parts)
+
+    def edges(self) -> Frame | None:
+        frame = self.rows("channel_connect")
+        if frame is None:
+            return None
+        frame = frame.filter(pl.col("transport") != "COLLNET").with_columns(
+            src_dev=pl.coalesce(pl.col("src_dev").cast(pl.String), "src_bus_id"),
+            dst_dev=pl.coalesce(pl.col("dst_dev").cast(pl.String), "dst_bus_id"),
+        )
+        return conform("edges", frame)
+
+    def gdr(self) -> Frame | None:
+        devices = self.rows("gdr_hca", hca="name")
+        if devices is not None:
+            devices = devices.with_columns(kind=pl.lit("hca"))
+        pairs = self.rows("gdr_distance")
+        if pairs is not None:
+            gpu = pl.coalesce(pl.col("gpu_rank", "gpu_cuda_dev").cast(pl.String), "gpu_busid")
+            hca = pl.coalesce(pl.col("hca").cast(pl.String), "hca_id", pl.col("net_local_id").cast(pl.String))
+            pairs = pairs.with_columns(kind=pl.lit("distance"), gpu=gpu, hca=hca)
+        return self._joined("gdr", devices, pairs)
+
+    def topology(self) -> Frame | None:
+        frame = self.rows("topo_node", net_gbps="net_bw")
+        return None if frame is None else conform("topology", frame)
+
+    def paths(self) -> Frame | None:
+        frame = self.rows("topo_path")
+        if frame is None:
+            return None
+        listed = frame.select("proc", "source", "line", "tid", a="from", to="to").explode("to").drop_nulls("to").unnest("to")
+        return conform("paths", listed.rename({"node": "b"}))
+
+    def p2p_pairs(self) -> Frame | None:
+        parts = []
+        for kind, a, b in (("p2p_disabled_pair", "gpu1", "gpu2"), ("p2p_unavailable", "dev1", "dev2")):
+            frame = self.rows(kind, a=a, b=b)
+            if frame is not None:
+                parts.append(frame.with_columns(kind=pl.lit(kind)))
+        return self._joined("p2p_pairs", *parts)
+
+    def failures(self) -> Frame | None:
+        printed_from = self._events.processes.select("_source", "_head", from_file="src_file")
+        parts = []
+        for category, names in _FAILURES.items():
+            frame = self.rows(category, **{column: field for field, column in names.items()})
+            if frame is None:
+                continue
+            frame = frame.join(printed_from, on=["_source", "_head"], how="left", maintain_order="left")
+            own = pl.col("src_file") if "src_file" in frame.columns else pl.lit(None, pl.String)
+            parts.append(frame.with_columns(
+                category=pl.lit(category), level="_level", src_file=pl.coalesce(own, "from_file"),
+                **({"error": pl.coalesce("error", "text")} if {"error", "text"} <= set(frame.columns) else {}),
+            ))
+        return self._joined("failures", *parts)

@@ -1,0 +1,1 @@
+"""Rules: one file each, a folder per family."""

@@ -1,0 +1,148 @@
+"""What people read: snapshots small enough to check by eye."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from report_samples import DEAD, EMPTY, NO_HCA, REPORT, SOCKETS
+from rich.cells import cell_len
+
+from ncclcheck.engine.report import Report
+from ncclcheck.report.findings import parents_of
+from ncclcheck.report.formats import render
+from ncclcheck.report.style import Style
+
+WHOLE = """\
+input  run.log: 5210 lines, 4803 NCCL records, 3 not recognised, topo-matrix
+job    65 machines; 512 of 520 ranks seen; NCCL 2.21.5; CUDA 12.4; NVIDIA H100
+       80GB HBM3; network Socket
+comms  1 x 512 ranks on 64 nodes (mixed); 64 x 8 ranks on 1 node (inside one
+       node); 8 x 64 ranks
+on     gpu-[001-064]: 64 machines, 8 ranks each; net devices mlx5_[0-7]
+         GPU  NIC     GDR      inside the node
+         0-1  mlx5_0  yes      P2P/CUMEM
+         2-3  mlx5_1  yes      P2P/CUMEM
+         4-5  mlx5_2  yes      P2P/CUMEM
+         6-7  mlx5_3  unknown  P2P/CUMEM
+on     login: 8 ranks; net devices eth0
+
+ERROR IB001 no-hca  gpu-[001-064]  (medium confidence)
+  NCCL found no InfiniBand device.
+    run.log:12: gpu-001:4242:4301 [0] NCCL INFO NET/IB : No device found.
+  number none: the consequence has it
+  fix    ibv_devices
+  then   error NET001 socket-fallback: 360 -> 2.5 GB/s, 150x slower; All tra ...
+
+WARNING RUN007 rank-missing  (low confidence)
+  Rank 3 never arrived.
+  cost   510 (40-4000) GPU-hours until noticed
+  number none: a job that stands still has no bandwidth
+  fix    look at gpu-001
+
+6 rules: 3 fail, 1 pass, 2 not evaluated:
+  TOP001: rerun with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH
+  VRT001: lspci -vvv of one machine
+"""
+
+IN_FULL = """\
+ERROR NET001 socket-fallback  gpu-[001-064]
+  All traffic between the 64 machines goes over TCP sockets, because NCCL found
+  no InfiniBand device.
+    run.log:12: gpu-001:4242:4301 [0] NCCL INFO NET/IB : No device found.
+    run.log:13: gpu-002:4242:4301 [0] NCCL INFO NET/IB : No device found.
+    run.log:14: gpu-003:4242:4301 [0] NCCL INFO NET/IB : No device found.
+  number all_reduce 360 (330-370) -> 2.5 (1.0-3.1) GB/s, 150x slower (110x-360x)
+         limit nic -> tcp; modelled from log
+         gradient sync of 1 GB: 0.0055 (0.0053-0.0060) -> 0.81 (0.64-1.9) s
+"""
+
+VERBOSE_ONLY = """\
+         formula min(node, 8 x 50)
+         inputs NICs = 8 of 400 Gb/s (log)
+  cause  IB001
+"""
+
+FIX = """\
+  fix    pass the devices into the container:
+         docker run --device=/dev/infiniband ...
+"""
+
+
+def show(report: Report, **style: int) -> str:
+    return render("terminal", report, Style(**style))  # type: ignore[arg-type]
+
+
+def test_a_whole_report_in_80_columns() -> None:
+    assert show(REPORT) == WHOLE
+
+
+def test_a_finding_in_full() -> None:
+    alone = replace(REPORT, findings=(replace(SOCKETS, causes=()),))
+    assert IN_FULL + FIX in show(alone)
+
+
+def test_verbose_folds_nothing_and_shows_how_numbers_came_about() -> None:
+    assert IN_FULL + VERBOSE_ONLY + FIX in show(REPORT, verbose=True)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 160])
+def test_no_line_is_wider_than_asked(width: int) -> None:
+    long = replace(DEAD, message="x" * 500 + " 漢字" * 100, fix="y " * 300)
+    for verbose in (False, True):
+        text = show(replace(REPORT, findings=(NO_HCA, SOCKETS, long)), width=width, verbose=verbose)
+        assert max(map(cell_len, text.splitlines())) <= width
+
+
+def test_colour_changes_no_word() -> None:
+    colourful = show(REPORT, color=True)
+    assert "\x1b[1;31mERROR\x1b[0m" in colourful
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colourful) == WHOLE
+    assert "\x1b" not in WHOLE
+
+
+def test_nothing_to_tell() -> None:
+    assert show(EMPTY) == (
+        "input  notes.txt: 12 lines, 0 NCCL records\n"
+        "input  gone.log: 0 lines, 0 NCCL records; no such file\n"
+        "job    nothing in the input tells of one\n"
+        "\n"
+        "1 rule: 0 fail, 0 pass, 1 not evaluated: an NCCL log\n"
+    )
+
+
+def test_many_inputs_are_summed_up() -> None:
+    inputs = tuple(replace(REPORT.inputs[0], path=f"rank{i}.log", error=None if i else "torn") for i in range(9))
+    text = show(replace(REPORT, inputs=inputs))
+    assert text.startswith(
+        "input  9 files: 46890 lines, 43227 NCCL records, 27 not recognised\n       rank0.log: torn\njob"
+    )
+
+
+def test_statistics_count_instead_of_telling() -> None:
+    text = show(replace(REPORT, findings=(*REPORT.findings, SOCKETS)), statistics=True)
+    assert "    2  NET001  socket-fallback\n    1  IB001  no-hca\n    1  RUN007  rank-missing\n" in text
+    assert "ibv_devices" not in text
+
+
+def test_many_kinds_of_machine_do_not_flood() -> None:
+    job = replace(REPORT.job, kinds=REPORT.job.kinds * 50)
+    text = show(replace(REPORT, job=job))
+    assert len(text.splitlines()) < 60
+    assert "96 more kinds of machine" in text
+
+
+def test_consequences_fold_under_causes_that_are_shown() -> None:
+    chain = (NO_HCA, SOCKETS, replace(DEAD, causes=("NET001",)))
+    assert parents_of(chain) == {1: 0, 2: 1}
+    assert parents_of((SOCKETS,)) == {}  # its cause was not selected
+    elsewhere = replace(NO_HCA, subject={"hosts": ("other",)})
+    assert parents_of((elsewhere, SOCKETS)) == {}
+
+
+def test_a_circle_of_causes_still_shows_every_finding() -> None:
+    circle = (replace(NO_HCA, causes=("NET001",)), SOCKETS, replace(DEAD, causes=("RUN007",)))
+    assert len(parents_of(circle)) == 1
+    text = show(replace(REPORT, findings=circle))
+    assert all(code in text for code in ("IB001", "NET001", "RUN007"))
