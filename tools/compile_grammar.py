@@ -1,4 +1,4 @@
-"""Write ncclcheck/readers/_tables_nccl.py: Lark's tables for shapes, built from grammars/slots.lark and nccl.lark.
+"""Write ncclcheck/readers/nccl_tables.json: Lark's tables for shapes, from grammars/slots.lark and nccl.lark.
 
 Run it after any change of these files: `python tools/compile_grammar.py`. A test fails where it was forgotten.
 """
@@ -6,6 +6,7 @@ Run it after any change of these files: `python tools/compile_grammar.py`. A tes
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from pathlib import Path
 
@@ -15,8 +16,6 @@ sys.path.insert(0, str(ROOT))
 from ncclcheck.readers import grammar  # noqa: E402
 from ncclcheck.readers.grammar_files import grammar_text  # noqa: E402
 
-TARGET = ROOT / "ncclcheck" / "readers" / "_tables_nccl.py"
-
 
 def digest() -> str:
     """Hash of the two grammar files, kept in the tables to tell stale ones."""
@@ -24,13 +23,10 @@ def digest() -> str:
 
 
 def main() -> None:
-    tables = grammar.serialize(grammar.build(shapes=True))
-    body = "\n".join(
-        f"{name} = {value!r}"
-        for name, value in (("DATA", tables["data"]), ("MEMO", tables["memo"]))
-    )
-    TARGET.write_text(f'"""Written by tools/compile_grammar.py. Do not edit."""\n\nDIGEST = "{digest()}"\n{body}\n')
-    print(f"{TARGET.relative_to(ROOT)}: {len(body) // 1024} KiB, {len(grammar.events())} events")
+    tables = {"digest": digest(), **grammar.serialize(grammar.build(shapes=True))}
+    text = json.dumps(tables, ensure_ascii=True, separators=(",", ":"))
+    grammar.TABLES.write_text(text + "\n", encoding="utf-8")
+    print(f"{grammar.TABLES.relative_to(ROOT)}: {len(text) // 1024} KiB, {len(grammar.events())} events")
 
 
 if __name__ == "__main__":

@@ -14,19 +14,22 @@ milliseconds); a test fails when they do not match the grammar files.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncclcheck.readers.grammar_files import grammar_text
+from ncclcheck.readers.lexer import SLOT, PhraseLexer
 
 if TYPE_CHECKING:
     from lark import Lark
 
-# A private-use character: what a slot becomes in a shape. Never "#" or "%d": NCCL and its users print those.
-SLOT = "\ue000"
+# Lark's tables for shapes, written by tools/compile_grammar.py.
+TABLES = Path(__file__).with_name("nccl_tables.json")
 
 _SLOT_DEFINITION = re.compile(r"^([A-Z_]+): /(.+)/$", re.M)
 _DEFINITION = re.compile(r"^([A-Z][A-Z0-9_]*)(?:\.-?\d+)?: (.+)$", re.M)
@@ -118,6 +121,7 @@ def build(shapes: bool, strict: bool = False) -> Lark:
         start=list(events()),
         maybe_placeholders=False,
         strict=strict,
+        _plugins={"ContextualLexer": PhraseLexer},
     )
 
 
@@ -132,22 +136,31 @@ def shape_grammar() -> str:
 
 
 def serialize(lark: Lark) -> dict[str, Any]:
-    """Lark's tables as plain dicts, lists, numbers and text."""
+    """Lark's tables as JSON can hold them."""
     from lark.grammar import Rule
     from lark.lexer import TerminalDef
 
     data, memo = lark.memo_serialize([TerminalDef, Rule])
     data.pop("grammar", None)
-    return {"data": data, "memo": memo}
+    data["options"].pop("_plugins", None)
+    table = data["parser"]["parser"]
+    # JSON has no integer keys: states and tokens go as lists of pairs
+    table["tokens"] = list(table["tokens"].items())
+    table["states"] = [(state, list(actions.items())) for state, actions in table["states"].items()]
+    return {"data": data, "memo": list(memo.items())}
 
 
 def load_compiled() -> Lark:
     from lark import Lark
 
-    from ncclcheck.readers import _tables_nccl
-
+    tables = json.loads(TABLES.read_text(encoding="utf-8"))
+    table = tables["data"]["parser"]["parser"]
+    table["tokens"] = dict(table["tokens"])
+    table["states"] = {state: dict(actions) for state, actions in table["states"]}
     lark: Lark = Lark.__new__(Lark)
-    lark._load({"data": _tables_nccl.DATA, "memo": _tables_nccl.MEMO})
+    lark._load(
+        {"data": tables["data"], "memo": dict(tables["memo"])}, _plugins={"ContextualLexer": PhraseLexer}
+    )
     return lark
 
 

@@ -68,18 +68,19 @@ def _write_finding(page: Page, finding: Finding, verbose: bool) -> None:
 
 def _write_numbers(page: Page, finding: Finding, verbose: bool) -> None:
     estimate = finding.estimate
+    seconds_shown = False
     if estimate is not None:
         bandwidth = f"{with_range(estimate.healthy)} -> {with_range(estimate.actual)} GB/s"
         page.labelled("number", f"all_reduce {bandwidth}, ", (_slower(estimate), "bold"))
-        limit = f"limit {estimate.limit_healthy} -> {estimate.limit_actual}"
-        page.line(f"{limit}; {estimate.basis}", indent=9)
+        page.line(f"limit {estimate.limit_healthy} -> {estimate.limit_actual}; {estimate.basis}", indent=9)
         if estimate.sync_seconds_healthy is not None and estimate.sync_seconds_actual is not None:
             before, after = with_range(estimate.sync_seconds_healthy), with_range(estimate.sync_seconds_actual)
             page.line(f"gradient sync of {byte_size(estimate.sync_bytes)}: {before} -> {after} s", indent=9)
+            seconds_shown = True
         if verbose:
             page.line(f"formula {estimate.formula or '-'}", indent=9, hang=2)
             page.line("inputs " + "; ".join(f"{k} = {v}" for k, v in estimate.inputs.items()), indent=9, hang=2)
-    if finding.cost is not None and not (estimate is not None and finding.cost.unit.startswith("s per gradient sync")):
+    if finding.cost is not None and not (seconds_shown and finding.cost.unit.startswith("s per gradient sync")):
         page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}")
     if estimate is None:
         page.labelled("number", f"none: {finding.no_estimate_because or 'no reason given'}")

@@ -44,7 +44,7 @@ def _write_inputs(page: Page, inputs: Sequence[InputSummary], verbose: bool) -> 
         return
     lines, records = (sum(row.lines for row in inputs), sum(row.recognised + row.unrecognised for row in inputs))
     unrecognised = sum(row.unrecognised for row in inputs)
-    words = f"{len(inputs)} files: {lines} lines, {records} NCCL records"
+    words = f"{len(inputs)} files: {_count(lines, 'line')}, {_count(records, 'NCCL record')}"
     page.labelled("input", words, f", {unrecognised} not recognised" if unrecognised else "", indent=0)
     for row in [row for row in inputs if row.error][:_INPUTS_SHOWN]:
         page.line(f"{row.path}: ", (row.error or "", "red"), indent=7, hang=2)
@@ -52,7 +52,7 @@ def _write_inputs(page: Page, inputs: Sequence[InputSummary], verbose: bool) -> 
 
 def _input(row: InputSummary) -> list[str | tuple[str, str]]:
     records = row.recognised + row.unrecognised
-    words: list[str | tuple[str, str]] = [f"{row.lines} lines, {records} NCCL records"]
+    words: list[str | tuple[str, str]] = [f"{_count(row.lines, 'line')}, {_count(records, 'NCCL record')}"]
     if row.unrecognised:
         words.append(f", {row.unrecognised} not recognised")
     if others := [kind for kind in row.kinds if kind != "nccl-log"]:

@@ -1,1 +1,1 @@
-"""Rules: one file each, a folder per family."""
+"""One file per rule, a folder per family: what is wrong, why it costs, how to mend it."""

@@ -19,7 +19,6 @@ from ncclcheck.report.escape import clean
 from ncclcheck.report.formats import render
 from ncclcheck.report.style import Style
 
-
 NOT_TEXT = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 

@@ -1,0 +1,1 @@
+"""Rules about host, container and process."""

@@ -1,0 +1,77 @@
+"""Shared memory segments could not be created, extended or attached.
+
+## What it finds
+
+Failures of NCCL's segments in `/dev/shm`:
+- `Call to posix_fallocate failed : No space left on device` (2.4 to 2.11.4)
+- `Error: failed to extend /dev/shm/nccl-XXXXXX to N bytes`, from 2.22.3 on with `error: No space left on device (28)`
+- `Error while creating|attaching to shared memory segment /dev/shm/nccl-XXXXXX (size N)`
+- the traces behind them (`transport/shm.cc:114 -> 2`), and a SIGBUS of a process that touched a page which the file
+  system could not supply.
+
+## Why it costs
+
+The job does not start, or dies at the first collective that needs the transport (from 2.22.3 on connections are made
+then, after Init COMPLETE). All ranks wait for the one that failed until the watchdog fires: GPUs x time until
+noticed, 43 GPU-hours for 256 GPUs and 600 s.
+
+Need: SHM edges take about 9.6 MB per channel and direction in old releases (4 MiB Simple buffer, LL and LL128 beside
+it), the proxy's segments some MB per rank, and data loaders of the framework take the same file system with tensors
+of any size. Docker's default is 64 MB, Kubernetes gives 64 MB as well; eight GPUs want 1 GB at least.
+
+## Example
+
+    docker-a1:905:975 [0] misc/shmutils.cc:67 NCCL WARN Error: failed to extend /dev/shm/nccl-aY3kQe to 9637892 bytes
+    docker-a1:905:975 [0] NCCL INFO transport/shm.cc:114 -> 2
+
+## How to fix
+
+    df -h /dev/shm; ls -l /dev/shm | head        # inside the container, while the job is up
+
+- Docker: `--shm-size=8g` or `--ipc=host`; compose: `shm_size: 8gb`.
+- Kubernetes: an `emptyDir: {medium: Memory, sizeLimit: 16Gi}` mounted at `/dev/shm` (it counts as the pod's memory).
+- Podman, Singularity, enroot: check that /dev/shm is the host's.
+- Files left by killed jobs: `rm /dev/shm/nccl-* /dev/shm/torch_*` when nothing runs.
+- Bare metal: `mount -o remount,size=50% /dev/shm`.
+- "No such file or directory" on attach: the two processes do not share the mount; use one pod, or `--ipc=host`.
+- "Cannot allocate memory" or EPERM while registering a segment: memlock (`ulimit -l unlimited`).
+- Not a remedy: NCCL_SHM_DISABLE=1. It sends traffic inside the node over the network, or stops init.
+
+## When it is not a problem
+
+`cuMem host allocations do not appear to be working; falling back to a /dev/shm/ based implementation` announces a
+fallback that works; SHM edges that connect prove it. libfabric's message about shared memory concerns its own
+provider. An input that ends before connections are made is not evaluated.
+
+## References
+
+- NVIDIA/nccl issue 290: posix_fallocate in containers
+- NCCL sources: `src/misc/shmutils.cc`, `src/transport/shm.cc`, `src/os/linux.cc` (2.29 and newer)
+- NCCL user guide, Troubleshooting: Shared memory, Docker; Environment Variables: NCCL_SHM_DISABLE,
+  NCCL_CUMEM_HOST_ENABLE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.facts import Facts
+
+
+def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    raise NotImplementedError
+
+
+RULE = Rule(
+    code="HST001",
+    name="shm-too-small",
+    severity=Severity.ERROR,
+    summary="Shared memory segments could not be created, extended or attached",
+    check=check,
+    since="0.1.0",
+)

@@ -1,0 +1,76 @@
+"""NCCL_IB_DISABLE=1 keeps a job of several machines off InfiniBand and RoCE.
+
+## What it finds
+
+`NCCL_IB_DISABLE set by environment to 1.` in a process whose communicator spans several NCCL nodes and whose network
+is the internal one. The variable stops the internal verbs transport only, so NCCL does not look for devices (no
+`NET/IB` line at all) and takes sockets. A value of 0 is printed as well, in the same words: it is parsed, not matched.
+
+Numeric variables are printed whenever they are set, even to their default, with a full stop at the end. They have
+been visible at NCCL_DEBUG=INFO in all releases (from 2.16.5 on through the ENV subsystem, which
+`NCCL_DEBUG_SUBSYS=INIT` hides).
+
+## Why it costs
+
+The same as NET001, of which it is the cause: one or two TCP flows of 20 to 28 Gb/s against all rails of the node.
+Eight 400 Gb/s rails carry 370 to 390 GB/s, sockets 3 (1.4 to 5.5). With IPoIB as socket interface the fabric is the
+same and the speed is not: 3.15 GB/s were measured on an HDR fabric where RDMA gives 24 per port.
+
+## Example
+
+    gpu-e01:18840:18902 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.
+    gpu-e01:18840:18902 [0] NCCL INFO NET/Socket : Using [0]bond0:10.76.0.1<0>
+    gpu-e01:18840:18902 [0] NCCL INFO Using network Socket
+    gpu-e01:18840:18902 [0] NCCL INFO comm 0x55b03c8e1d20 rank 0 nRanks 4 nNodes 2 localRanks 2 localRank 0 MNNVL 0
+
+## How to fix
+
+Find where it is set; the environment of the process tells more than the job script:
+
+    xargs -0 -n1 < /proc/<pid>/environ | grep NCCL
+    cat /etc/nccl.conf ~/.nccl.conf 2>/dev/null
+    grep -rn NCCL_IB_DISABLE /etc/profile.d /opt/*/env* Dockerfile* 2>/dev/null
+
+Usual sources: a recipe for a workstation or a single node, an image made for a cloud without RDMA, a work-around for
+a RoCE failure (`ibv_modify_qp` with 110 or 22: the GID index; `ibv_reg_mr` with Cannot allocate memory: the memlock
+limit). Remove it, mend that cause, and check that `NET/IB : Using` lists the compute rails. To keep some adapters out
+use `NCCL_IB_HCA=^mlx5_bond_0` instead; to compare with TCP on purpose use `NCCL_NET=Socket` for that one run.
+
+## When it is not a problem
+
+One machine or one MNNVL rack: there is no traffic for it to slow down. An external plugin (EFA, IBext of HPC-X, UCX,
+TCPX) that carries the traffic does not read the variable: the finding is then information, "no effect", because the
+variable misleads the next reader. A public Azure report saw no change of bus bandwidth for that reason. An
+Ethernet-only cluster may set it to keep the log quiet.
+
+## References
+
+- NCCL user guide, Environment Variables: NCCL_IB_DISABLE, NCCL_IB_HCA, NCCL_NET
+- NCCL sources: `src/transport/net_ib` (ncclIbInit), `src/misc/param.cc` (variables are echoed once, at first use)
+- NVIDIA/nccl issue 450: TCP on 100 Gb/s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.facts import Facts
+
+
+def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    raise NotImplementedError
+
+
+RULE = Rule(
+    code="IB003",
+    name="ib-disabled",
+    severity=Severity.ERROR,
+    summary="NCCL_IB_DISABLE=1 keeps a job of several machines off InfiniBand and RoCE",
+    check=check,
+    since="0.1.0",
+)

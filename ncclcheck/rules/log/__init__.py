@@ -1,0 +1,1 @@
+"""Rules about what the input allows to judge."""

@@ -1,0 +1,1 @@
+"""Rules about transfers over PCIe and host memory."""

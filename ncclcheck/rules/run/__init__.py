@@ -1,0 +1,1 @@
+"""Rules about consistency and failures of the run."""

@@ -1,0 +1,1 @@
+"""Rules about topology, rails and channels."""

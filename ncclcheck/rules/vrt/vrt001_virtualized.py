@@ -1,0 +1,86 @@
+"""The job runs in virtual machines, and what that hides from NCCL.
+
+## What it finds
+
+Signs of a hypervisor: emulated PCI bridges in the GRAPH dump (`PCI/0-65000 (104c823200000000)`, TI 104c:8232 at
+2.5 GT/s x1), sysfs paths through VMBUS or ACPI buses, a topology file that a cloud image ships
+(`/opt/microsoft/ndv4-topo.xml`, `/var/run/nvidia-topologyd/virtualTopology.xml`, the one of the EFA plugin), a matrix
+whose GPU-NIC cells are all PHB on one NUMA node, a printed `Hypervisor vendor` or `Virtualization Mode:
+Pass-Through`.
+
+A hypervisor alone is information. It becomes a warning when a symptom stands beside it: no GPUDirect RDMA on edges,
+a flat topology without a topology file, emulated bridges in the path, ACS or ATS trouble (completion status 4 with
+vendor error 81), no vNUMA. Default INFO output shows none of this, so a plain log is not evaluated.
+
+## Why it costs
+
+Not a flat tax. Passed-through GPUs and SR-IOV NICs that are set up right measure 0.97 to 1.0 of bare metal: 474 to 480
+against 473 to 484 GB/s inside a node, 477 for two H200 guests over eight rails. The loss is all in peer traffic, when
+the guest's path between GPU and NIC does not work:
+
+| | healthy | measured | |
+| --- | --- | --- | --- |
+| two H200 guests, 4 rails, ACS direct-translate and ATS | 320 | 184 | 0.58 |
+| two H100 guests, 8 rails, no GDR peer path | 474 | 155 | 0.33 |
+| two A100 guests, 2 HDR rails before the ACS/ATS fix | 48 | 27 | 0.56 |
+
+The common cap is about 109 GB/s per node (70 to 140) through the root complex; with one or two HCAs it hardly shows.
+A flat topology costs in another way: NCCL cannot see which NIC is near, pairs GPUs and NICs by chance, and refuses
+GDR beyond the limit. An emulated bridge at x1 is worth 0.2 GB/s to NCCL's search although data never crosses it.
+
+## Example
+
+    vsi-h100-0:30911:30975 [0] NCCL INFO + PCI[0.2] - PCI/0-65000 (104c823200000000)
+    vsi-h100-0:30911:30975 [0] NCCL INFO              + PCI[48.0] - GPU/0-67000 (0)
+    vsi-h100-0:30911:31110 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0
+
+## How to fix
+
+- Give NCCL the topology: `NCCL_TOPO_FILE=<instance type>.xml`, or place it at
+  `/var/run/nvidia-topologyd/virtualTopology.xml`, which NCCL reads by itself; in containers mount it. Check with
+  NCCL_DEBUG_SUBSYS=GRAPH that GPUs and NICs hang under common switches. Write one by hand as issue 1843 shows; bus
+  ids must be those of the guest (`lspci`), and a file of another size or shape is worse than none.
+- GDR: `lsmod | grep nvidia_peermem` or open kernel modules with dma-buf in the guest; expose ATS on the NIC
+  (`mlxconfig -d <dev> set ATS_ENABLED=1` on the host) and ACS direct-translated on the switches.
+- Hypervisor: huge pages, vNUMA that matches the hardware, vCPUs pinned, PCIe root ports or switches emulated at real
+  speed (QEMU `pcie-root-port,x-speed=32,x-width=16`), GPU and NIC under one emulated switch.
+- Compare `ib_write_bw --use_cuda` with `all_reduce_perf`: 99 % in the first does not exclude 25 % in the second.
+
+## When it is not a problem
+
+A guest with a loaded topology file (also `/proc/self/fd/N`, which the OFI plugin passes) and `/GDRDMA` on its edges
+is healthy. One GPU or one NIC needs no file. Small cpuset masks of a job are not vNUMA. MIG and vGPU divide the device;
+that is another rule.
+
+## References
+
+- NVIDIA/nccl issues 1843 (writing a topology file), 2171 (a quarter of bare metal), 949, 660, 1464, 1674;
+  nccl-tests issues 256 (emulated bridges), 380 (ATS)
+- Azure/azhpc-images, topology/: files for ND and NC series; aws/aws-ofi-nccl, topology/
+- NCCL user guide, Environment Variables: NCCL_TOPO_FILE; Troubleshooting: PCI Access Control Services
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.facts import Facts
+
+
+def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    raise NotImplementedError
+
+
+RULE = Rule(
+    code="VRT001",
+    name="virtualized",
+    severity=Severity.INFO,
+    summary="The job runs in virtual machines, and what that hides from NCCL",
+    check=check,
+    since="0.1.0",
+)

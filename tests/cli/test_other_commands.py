@@ -1,0 +1,147 @@
+"""parse, rules, explain, and the program as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ncclcheck import __version__
+from ncclcheck.cli.main import run, with_command
+
+Capture = pytest.CaptureFixture[str]
+ROOT = Path(__file__).parents[2]
+
+
+def test_parse_prints_a_json_object_per_record(tmp_path: Path, capsys: Capture) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("hello\nNCCL ##[error]é\x1b\n" + "NCCL\n" * 2500)
+    assert run(["parse", str(log)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2501
+    assert json.loads(lines[0]) == {
+        "path": str(log),
+        "line": 2,
+        "event": None,
+        "fields": {"text": "NCCL ##[error]é\x1b"},
+    }
+    assert "##[" not in lines[0] and lines[0].isascii()
+
+
+def test_parse_of_nothing(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "novel.txt").write_text("Rain.\n")
+    assert run(["parse", str(tmp_path / "novel.txt"), str(tmp_path / "gone")]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "looked for" in err and "gone: no such file" in err
+
+
+def test_rules_as_a_table_and_as_json(capsys: Capture) -> None:
+    assert run(["rules"]) == 0
+    assert capsys.readouterr().out == (
+        "IB001   name-ib001   warning  Fires on Device.\n"
+        "LOG001  name-log001  info     Fires on Version.\n"
+        "NET001  name-net001  error    Fires on Socket.\n"
+    )
+    assert run(["rules", "--output-format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[2] == {
+        "code": "NET001",
+        "name": "name-net001",
+        "family": "NET",
+        "severity": "error",
+        "summary": "Fires on Socket.",
+        "since": "0.1.0",
+        "caused_by": ["IB001"],
+    }
+
+
+@pytest.mark.parametrize("key", ["NET001", "net001", "name-net001"])
+def test_explain(key: str, capsys: Capture) -> None:
+    assert run(["explain", key]) == 0
+    assert capsys.readouterr().out == (
+        "NET001 name-net001\n"
+        "family NET, severity error, since 0.1.0\n"
+        "may be caused by IB001 name-ib001\n"
+        "\n"
+        "What it finds\n"
+        "  NCCL lines that say Socket.\n"
+    )
+
+
+def test_explain_offers_the_nearest(capsys: Capture) -> None:
+    assert run(["explain", "NET01"]) == 2
+    assert "did you mean 'NET001'?" in capsys.readouterr().err
+
+
+def test_the_default_command() -> None:
+    assert with_command(["run.log"]) == ["check", "run.log"]
+    assert with_command(["--select", "NET", "x"]) == ["check", "--select", "NET", "x"]
+    assert with_command([]) == ["check"]
+    assert with_command(["./rules"]) == ["check", "./rules"]
+    assert with_command(["rules"]) == ["rules"]
+    assert with_command(["--version"]) == ["--version"]
+
+
+def program(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ncclcheck", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, text=True, capture_output=True, timeout=60, env=environment, **more)  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.mark.parametrize("arguments", ["--version", "--help", "check --help"])
+def test_nothing_heavy_is_loaded_for_a_word(arguments: str) -> None:
+    code = (
+        "import sys\nfrom ncclcheck.cli.main import run\n"
+        f"assert run({arguments.split()!r}) == 0\n"
+        "heavy = {'polars', 'lark', 'rich', 'pynvml', 'ClusterShell', 'zstandard'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version() -> None:
+    done = program("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"ncclcheck {__version__}\n", "")
+
+
+def test_alone_it_never_waits() -> None:
+    master, terminal = os.openpty()
+    done = program(stdin=terminal)
+    os.close(master)
+    os.close(terminal)
+    assert done.returncode == 2
+    assert "no input" in done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    code = (
+        "import sys, time; from ncclcheck.cli.output import write_stdout\n"
+        "time.sleep(0.3)\n"
+        "assert write_stdout('x' * 100_000) is False\n"
+        "assert write_stdout('more') in (True, False)\n"
+    )
+    script = f'{sys.executable} -c "{code}" | true; echo ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", script], text=True, capture_output=True, cwd=ROOT, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_full_disk_is_told() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    code = "from ncclcheck.cli.main import run; raise SystemExit(run(['rules', '--output-format', 'json']))"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert "cannot write: No space left on device" in done.stderr
+
+
+def test_a_terminal_without_unicode() -> None:
+    code = "from ncclcheck.cli.output import write_stdout; write_stdout('\\u6f22\\n')"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, env=environment)
+    assert done.stdout == b"\\u6f22\n"
