@@ -32,9 +32,9 @@ For a diagnosis run, one file per process:
 
 What the additions show: NET the HCA list with rates and PCI paths (2.27.3 and newer) and why GPUDirect was refused
 (until 2.29.7); GRAPH the PCI tree, NVLink totals, path types, ring patterns and crossNic; TUNING the model's choice;
-COLL each call (large: use it for one minute). From 2.26.2 `NCCL_DEBUG_TIMESTAMP_LEVELS=INFO,WARN` adds the time. Options
-of the launcher that drop output of all ranks but one (`--local-ranks-filter`, Ray's log folding) hide as much as the
-level: LOG003 tells.
+COLL each call (large: use it for one minute). From 2.26.2 `NCCL_DEBUG_TIMESTAMP_LEVELS=INFO,WARN` adds the time.
+Options of the launcher that drop output of all ranks but one (`--local-ranks-filter`, Ray's log folding) hide as much
+as the level: LOG003 tells.
 
 For production keep `NCCL_DEBUG=WARN`; INFO prints at init and at the first collective only, a few hundred lines per
 8-GPU node, and costs no bandwidth.

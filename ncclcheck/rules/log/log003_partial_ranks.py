@@ -7,8 +7,8 @@ rank 0) and of which fewer ranks have lines in the input. The absent ranks and, 
 
 Absent is not missing. As soon as one rank has passed the first exchange (nodes line, Trees, `coll channels`, channel
 lines, Init COMPLETE) **all** ranks have arrived, because that exchange is collective; then only their logs are
-elsewhere, and this rule speaks. If nobody is past Init START and no end is on record, ranks may have died or their logs may be
-lacking: information here, and whether init is incomplete is not evaluated.
+elsewhere, and this rule speaks. If nobody is past Init START and no end is on record, ranks may have died or their
+logs may be lacking: information here, and whether init is incomplete is not evaluated.
 
 ## Why it costs
 

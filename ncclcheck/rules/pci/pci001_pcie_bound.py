@@ -2,11 +2,12 @@
 
 ## What it finds
 
-Pairs of GPUs of one NCCL node whose edges run over PCIe peer access or over shared host memory
-(`via SHM/direct/direct`, `via direct shared memory` until 2.12.12), with the path class and the bandwidth that follows. `P2P/CUMEM` and
-`P2P/IPC` alone do not tell NVLink from PCIe: the class comes from the GPU's name, the NVLink total of the GRAPH dump
-(`NVL[370.8]`), `type` and `bw` of the ring's `Pattern 4` line, NVLS support, `P2P/.../read` (Ampere over
-NVLink only), or a matrix (`NV18` against PIX to SYS). Where none of these is in the input the rule is not evaluated.
+Pairs of GPUs of one NCCL node whose edges run over PCIe peer access or over shared host memory (`via
+SHM/direct/direct`, `via direct shared memory` until 2.12.12), with the path class and the bandwidth that follows.
+`P2P/CUMEM` and `P2P/IPC` alone do not tell NVLink from PCIe: the class comes from the GPU's name, the NVLink total of
+the GRAPH dump (`NVL[370.8]`), `type` and `bw` of the ring's `Pattern 4` line, NVLS support, `P2P/.../read` (Ampere
+over NVLink only), or a matrix (`NV18` against PIX to SYS). Where none of these is in the input the rule is not
+evaluated.
 
 A warning when NVLink-class GPUs go without NVLink, or peer access that is possible lies unused; information for PCIe
 cards, whose design it is. With GPU class and path both unknown the confidence is medium.

@@ -44,8 +44,8 @@ Print what each rank sees, before the framework starts:
 ## When it is not a problem
 
 Equal bus ids on **different machines** are normal: machines of one kind are built alike. Some virtual machines print
-bus id 0 for all devices. One process may drive eight GPUs; that is eight ranks on eight devices. Two communicators may use
-the same GPU. Containers on one machine may each see a device 0 at different addresses.
+bus id 0 for all devices. One process may drive eight GPUs; that is eight ranks on eight devices. Two communicators
+may use the same GPU. Containers on one machine may each see a device 0 at different addresses.
 
 ## References
 

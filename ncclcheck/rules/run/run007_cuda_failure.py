@@ -40,8 +40,9 @@ read.
 - Versions: a driver at least as new as the CUDA that NCCL was built with (the `+cudaX.Y` of the version line;
   `cudaDriverVersion` is what the driver offers), or the forward compatibility package; one NCCL in the process
   (`ldd`, `LD_LIBRARY_PATH`).
-- 801, 802 on HGX: `systemctl status nvidia-fabricmanager`, same version as the driver;
-  `nvidia-smi -q | grep -A4 Fabric` must say Completed. NCCL_NVLS_ENABLE=0 tells whether NVLS is it, and costs 0.76 to 0.82 of all_reduce on one node.
+- 801, 802 on HGX: `systemctl status nvidia-fabricmanager`, same version as the driver; `nvidia-smi -q | grep -A4
+  Fabric` must say Completed. NCCL_NVLS_ENABLE=0 tells whether NVLS is it, and costs 0.76 to 0.82 of all_reduce on one
+  node.
 - Handles across containers: one IPC and PID name space, or `NCCL_CUMEM_ENABLE=0` as a test.
 - Illegal access: `CUDA_LAUNCH_BLOCKING=1`, `compute-sanitizer` on the application; take it out again afterwards.
 - Hardware: drain the node, `nvidia-smi -q -d ECC,ROW_REMAPPER`, reset or replace.
