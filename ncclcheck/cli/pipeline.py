@@ -10,7 +10,7 @@ from ncclcheck import __version__
 
 if TYPE_CHECKING:
     from ncclcheck.engine.registry import Registry
-    from ncclcheck.engine.report import InputSummary, Report
+    from ncclcheck.engine.report import Report
     from ncclcheck.estimate.estimator import EstimateOptions
     from ncclcheck.inputs.source import Source
     from ncclcheck.rules.model import Rule
@@ -79,7 +79,7 @@ def chosen_rules(registry: Registry, selection: Selection) -> tuple[Rule, ...]:
 def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptions) -> Checked:
     """Read, judge, report."""
     from ncclcheck.engine.registry import load_registry
-    from ncclcheck.engine.report import Report
+    from ncclcheck.engine.report import InputSummary, Report
     from ncclcheck.engine.run import evaluate
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
@@ -90,11 +90,13 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     rules = chosen_rules(registry, selection)
     expansion = expand(paths)
     reading = read_sources(expansion.sources)
-    facts = Facts(reading.tables)
+    facts = Facts(reading.tables, [source.name for source in expansion.sources])
     evaluation = evaluate(facts, Estimator(facts.shape(), options), rules)
 
-    rows = {row.path: row for row in reading.inputs}
-    inputs = tuple(_summary(source, rows.get(source.name)) for source in expansion.sources)
+    inputs = tuple(
+        InputSummary(source.name, row.kinds, row.lines, row.recognised, row.unrecognised, source.error)
+        for source, row in zip(expansion.sources, reading.inputs, strict=True)
+    )
     report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, evaluation.findings)
     telling = {row.path for row in inputs if row.kinds or row.recognised}
     trouble = judge_inputs(expansion.sources, telling)
@@ -103,16 +105,6 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
         remarks.append(f"skipped in directories: {expansion.skipped} (hidden, binary, or no regular file)")
     complaints = (*registry.problems, *notes(expansion.sources), *trouble)
     return Checked(report, complaints, tuple(remarks), bool(trouble))
-
-
-def _summary(source: Source, row: InputSummary | None) -> InputSummary:
-    """What the reader says of a source, if it met it, and why it could not be read to its end."""
-    from ncclcheck.engine.report import InputSummary
-
-    if row is None:
-        return InputSummary(source.name, (), 0, 0, 0, source.error)
-    error = row.error or source.error
-    return InputSummary(row.path, tuple(row.kinds), row.lines, row.recognised, row.unrecognised, error)
 
 
 def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:
@@ -133,6 +125,6 @@ def notes(sources: Sequence[Source]) -> list[str]:
 
 def run_parse(source: Source) -> Iterator[dict[str, Any]]:
     """One object per NCCL record of an input."""
-    from ncclcheck.readers.read import parse_records
+    from ncclcheck.readers.records import parse_records
 
     return iter(parse_records(source))

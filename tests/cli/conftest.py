@@ -19,7 +19,7 @@ PAGE = "What it finds\n  NCCL lines that say Socket."
 
 
 class FakeFacts:
-    def __init__(self, tables: list[tuple[str, int, str]]) -> None:
+    def __init__(self, tables: list[tuple[str, int, str]], paths: Sequence[str]) -> None:
         self.lines = tables
 
     def picture(self) -> JobPicture:
@@ -42,11 +42,7 @@ def read_sources(sources: Sequence[Any]) -> SimpleNamespace:
         ours = [(source.name, number, text) for number, text in lines if "NCCL" in text]
         found += ours
         kinds = ("nccl-log",) if ours else ()
-        rows.append(
-            SimpleNamespace(
-                path=source.name, kinds=kinds, lines=len(lines), recognised=len(ours), unrecognised=0, error=None
-            )
-        )
+        rows.append(SimpleNamespace(kinds=kinds, lines=len(lines), recognised=len(ours), unrecognised=0))
     return SimpleNamespace(tables=found, inputs=tuple(rows))
 
 
@@ -81,10 +77,12 @@ RULES = (
 def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
     read = ModuleType("ncclcheck.readers.read")
     read.read_sources = read_sources  # type: ignore[attr-defined]
-    read.parse_records = parse_records  # type: ignore[attr-defined]
+    records = ModuleType("ncclcheck.readers.records")
+    records.parse_records = parse_records  # type: ignore[attr-defined]
     facts = ModuleType("ncclcheck.facts.facts")
     facts.Facts = FakeFacts  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ncclcheck.readers.read", read)
+    monkeypatch.setitem(sys.modules, "ncclcheck.readers.records", records)
     monkeypatch.setitem(sys.modules, "ncclcheck.facts.facts", facts)
     entries = tuple(registry.Entry(rule, PAGE) for rule in RULES)
     monkeypatch.setattr(registry, "load_registry", lambda: registry.Registry(entries, ("entry point x: broken",)))

@@ -1,0 +1,370 @@
+"""The facts of a reading, and the questions that rules and reports ask of them.
+
+Polars stays behind this door: answers are plain values. A question that the input leaves open is answered UNKNOWN, None
+or with an empty tuple; the caller must not take that for "no".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import polars as pl
+
+from ncclcheck.facts import networks
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.communicators import memberships
+from ncclcheck.facts.edges import edge_groups, printed_edges
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.machines import machine_of
+from ncclcheck.facts.schema import table
+from ncclcheck.facts.seen import Communicator, Crossing, EdgeGroup, Failure, Nic, Seen
+
+# Evidence lines kept per fact: the first of each of a few machines.
+_MAX_EVIDENCE = 4
+
+# GPUs per machine when nothing tells: more ranks than this must be on several machines.
+_MAX_GPUS = 16
+
+
+class Facts:
+    """tables: the fact tables of a reading (see `schema.TABLES`). paths: the inputs' names, by source."""
+
+    def __init__(self, tables: Mapping[str, pl.DataFrame], paths: Sequence[str]) -> None:
+        self.tables = tables
+        self.paths = tuple(paths)
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        return table(self.tables, name)
+
+    # -------------------------------------------------------------------------------------------- who and which release
+
+    @cached_property
+    def machine_table(self) -> pl.DataFrame:
+        return machine_of(self.tables)
+
+    @cached_property
+    def machines(self) -> tuple[str, ...]:
+        """Names of the machines that printed anything, in natural order."""
+        names = self.machine_table.get_column("machine").drop_nulls().unique().to_list()
+        return tuple(sorted(names))
+
+    @cached_property
+    def releases(self) -> tuple[int, ...]:
+        """Codes of the NCCL releases that the input prints (2.18.3 -> 21803), in order."""
+        known = self["processes"].get_column("release").drop_nulls().unique().sort().to_list()
+        return tuple(known)
+
+    @property
+    def release(self) -> int | None:
+        """The release, where the input proves exactly one."""
+        return self.releases[0] if len(self.releases) == 1 else None
+
+    @cached_property
+    def is_rccl(self) -> bool:
+        return bool(self["versions"].select(pl.col("hip").fill_null(False).any()).item())
+
+    # -------------------------------------------------------------------------------------------------- communicators
+
+    @cached_property
+    def members(self) -> pl.DataFrame:
+        return memberships(self.tables, self.machine_table)
+
+    @cached_property
+    def communicators(self) -> tuple[Communicator, ...]:
+        """All communicators, largest first."""
+        members = self.members
+        if members.height == 0:
+            return ()
+        rows = members.group_by("cid").agg(
+            pl.col("nranks", "nnodes", "local_ranks").max(),
+            pl.col("mnnvl").max(),
+            pl.col("rank").unique().sort(),
+            pl.col("machine").drop_nulls().unique().sort(),
+            pl.col("started", "completed").sum(),
+            pl.col("ambiguous").any(),
+            pl.col("source", "first_line").first(),
+            pl.col("proc").unique(),
+        ).sort("cid")  # fmt: skip
+        crossing = self._crossing_table
+        used = self._networks_of_communicators
+        found = []
+        for row in rows.iter_rows(named=True):
+            answer = crossing[row["cid"]]
+            found.append(
+                Communicator(
+                    id=row["cid"], nranks=row["nranks"], nnodes=row["nnodes"], local_ranks=row["local_ranks"],
+                    mnnvl=bool(row["mnnvl"]), ranks=tuple(row["rank"]), machines=tuple(row["machine"]),
+                    networks=used.get(row["cid"], ()), started=row["started"], completed=row["completed"],
+                    ambiguous=row["ambiguous"], crossing=answer,
+                    evidence=(self.evidence(row["source"], row["first_line"]),),
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+    @property
+    def world(self) -> Communicator | None:
+        """The largest communicator of the input."""
+        return self.communicators[0] if self.communicators else None
+
+    @cached_property
+    def _crossing_table(self) -> dict[int, Crossing]:
+        """Does a communicator use the network between machines: by NCCL's own node count, else by what was seen."""
+        per_machine = (
+            self.members.filter(pl.col("machine").is_not_null())
+            .group_by("cid", "machine")
+            .agg(pl.col("rank").n_unique().alias("ranks"))
+            .group_by("cid")
+            .agg(pl.col("ranks").max().alias("most"), pl.len().alias("machines"))
+        )
+        first = self.members.group_by("cid").agg(
+            pl.col("nranks", "nnodes", "local_ranks").max(), pl.col("source", "first_line").first(),
+            pl.col("rank").n_unique().alias("seen"), pl.col("ambiguous").any(),
+        ).join(per_machine, on="cid", how="left")  # fmt: skip
+        split_off = self._domains_forced_apart
+        return {row["cid"]: self._cross(row, split_off) for row in first.iter_rows(named=True)}
+
+    def _cross(self, row: Mapping[str, int | None], forced_apart: bool) -> Crossing:
+        machines, most = row["machines"] or 0, row["most"] or 0
+        nnodes, local, nranks = row["nnodes"], row["local_ranks"], row["nranks"]
+        evidence = (self.evidence(int(row["source"] or 0), int(row["first_line"] or 0)),)
+        if nnodes == 1:
+            return Crossing(Answer.NO, "NCCL counts one node", evidence=evidence)
+        if nnodes is not None:
+            if local is not None and most > local:
+                why = f"{most} ranks of one machine are in nodes of {local}: domains inside a machine"
+                return Crossing(Answer.UNKNOWN, why, evidence=evidence)
+            if forced_apart and machines < 2:
+                return Crossing(Answer.UNKNOWN, "P2P and SHM are switched off: nodes may share a machine", evidence=evidence)
+            sure = machines > 1 or row["seen"] == nranks
+            return Crossing(Answer.YES, f"NCCL counts {nnodes} nodes", "high" if sure else "medium", evidence)
+        if nranks == 1:
+            return Crossing(Answer.NO, "one rank", evidence=evidence)
+        if machines > 1 and not row["ambiguous"]:
+            return Crossing(Answer.YES, f"its ranks run on {machines} machines", "medium", evidence)
+        if nranks is not None and nranks > _MAX_GPUS:
+            return Crossing(Answer.YES, f"{nranks} ranks do not fit one machine", "medium", evidence)
+        if machines == 1 and row["seen"] == nranks:
+            return Crossing(Answer.NO, "all its ranks run on one machine", evidence=evidence)
+        return Crossing(Answer.UNKNOWN, "the node count of the communicator is not in the input", evidence=evidence)
+
+    @cached_property
+    def _domains_forced_apart(self) -> bool:
+        """P2P and SHM both off: every GPU is a node of its own."""
+        p2p = any(s.value == "1" for s in self.settings("NCCL_P2P_DISABLE")) or any(
+            s.value == "LOC" for s in self.settings("NCCL_P2P_LEVEL")
+        )
+        return p2p and any(s.value == "1" for s in self.settings("NCCL_SHM_DISABLE"))
+
+    @cached_property
+    def crossing(self) -> Crossing:
+        """Does any traffic of the job go over the network between machines?"""
+        edges = [group for group in self.edges if group.scope == "between"]
+        if edges:
+            return Crossing(Answer.YES, "channels go between machines", evidence=edges[0].evidence)
+        crossings = [communicator.crossing for communicator in self.communicators]
+        yes = [crossing for crossing in crossings if crossing.answer is Answer.YES]
+        if yes:
+            return min(yes, key=lambda crossing: crossing.confidence != "high")
+        if not crossings:
+            return self._crossing_without_communicators
+        if all(crossing.answer is Answer.NO for crossing in crossings):
+            return crossings[0]
+        return next(crossing for crossing in crossings if crossing.answer is Answer.UNKNOWN)
+
+    @property
+    def _crossing_without_communicators(self) -> Crossing:
+        """Excerpts: a ring of several ranks, and several machines in one input."""
+        rings = self["rings"].filter(pl.col("ranks").list.len() > 1)
+        if len(self.machines) > 1 and rings.height:
+            row = rings.row(0, named=True)
+            size = len(row["ranks"])
+            why = f"a ring of {size} ranks, and {len(self.machines)} machines in the input"
+            if size >= len(self.machines):
+                return Crossing(Answer.YES, why, "medium", (self.evidence(row["source"], row["line"]),))
+        longest = rings.select(pl.col("ranks").list.len().max()).item() if rings.height else 0
+        if longest and longest > _MAX_GPUS:
+            return Crossing(Answer.YES, f"a ring of {longest} ranks does not fit one machine", "medium")
+        return Crossing(Answer.UNKNOWN, "no line tells how many nodes the job has")
+
+    # -------------------------------------------------------------------------------------------------------- networks
+
+    @cached_property
+    def _networks_of_communicators(self) -> dict[int, tuple[str, ...]]:
+        """Networks by communicator: the names on its edges, else what its processes say they use."""
+        used = self["networks"].select("proc", "tid", "line", "network")
+        if used.height == 0 and self["edges"].height == 0:
+            return {}
+        members = self.members.select("proc", "tid", "cid", "first_line")
+        # "Using network" comes before START on the same thread; with one name in a process the thread does not matter
+        said = used.group_by("proc").agg(pl.col("network").unique()).filter(pl.col("network").list.len() == 1)
+        found = members.join(said, on="proc").explode("network").select("cid", "network")
+        on_edges = self.edge_table.filter((pl.col("transport") == "NET") & pl.col("cid").is_not_null())
+        edges = on_edges.select("cid", "network").unique()
+        by_edge = {row[0]: tuple(row[1]) for row in edges.group_by("cid").agg(pl.col("network").unique().sort()).iter_rows()}
+        by_word = {row[0]: tuple(row[1]) for row in found.group_by("cid").agg(pl.col("network").unique().sort()).iter_rows()}
+        return {**by_word, **by_edge}
+
+    @cached_property
+    def networks(self) -> tuple[Seen, ...]:
+        """Networks that processes say they use or that stand on edges: value is the name."""
+        said = self["networks"].select("proc", "source", "line", value="network")
+        edges = self["edges"].filter(pl.col("network").is_not_null()).select("proc", "source", "line", value="network")
+        return self._seen(pl.concat([said, edges]))
+
+    def network_kinds(self) -> frozenset[str]:
+        """Kinds (see `networks.kind`) of all networks in use."""
+        return frozenset(networks.kind(seen.value) for seen in self.networks)
+
+    # ----------------------------------------------------------------------------------------------------------- edges
+
+    @cached_property
+    def _printed(self) -> pl.DataFrame:
+        return printed_edges(self.tables)
+
+    @cached_property
+    def edge_table(self) -> pl.DataFrame:
+        """Edges of one process that look alike; see `edges.edge_groups`."""
+        crosses = [
+            (cid, {Answer.YES: True, Answer.NO: False, Answer.UNKNOWN: None}[crossing.answer])
+            for cid, crossing in self._crossing_table.items()
+        ]
+        nodes = self.members.group_by("cid").agg(pl.col("nnodes").max())
+        table_ = pl.DataFrame(crosses, schema={"cid": pl.UInt32, "crosses": pl.Boolean}, orient="row").join(nodes, on="cid", how="left")
+        grouped = edge_groups(self._printed, self.members, self.machine_table, table_)
+        names = self._nic_names
+        return grouped.join(names, on=["proc", "net_dev"], how="left", maintain_order="left").with_columns(
+            device=pl.when(pl.col("transport") == "NET").then(pl.coalesce("nic", pl.format("NET/{}", "net_dev")))
+        )
+
+    @cached_property
+    def edges(self) -> tuple[EdgeGroup, ...]:
+        """Edges of the whole job by look and scope."""
+        look = ["transport", "method", "network", "direction", "gdr", "scope"]
+        rows = self.edge_table.group_by(look, maintain_order=True).agg(
+            pl.col("machine").drop_nulls().unique().sort(),
+            pl.col("device").drop_nulls().unique().sort(),
+            pl.col("edges").sum(),
+            where=pl.struct("source", "line").sort_by("source", "line").head(_MAX_EVIDENCE),
+        )
+        return tuple(
+            EdgeGroup(
+                row["transport"], row["method"] or "", row["network"] or "", row["direction"] or "", row["gdr"], row["scope"],
+                tuple(row["machine"]), tuple(row["device"]), row["edges"],
+                tuple(self.evidence(w["source"], w["line"]) for w in row["where"]),
+            )
+            for row in rows.iter_rows(named=True)
+        )  # fmt: skip
+
+    def net_edges(self, scope: str = "between") -> tuple[EdgeGroup, ...]:
+        """Edges over the network; scope "between" machines (proved), "inside" one, or "unknown"."""
+        return tuple(group for group in self.edges if group.transport == "NET" and group.scope == scope)
+
+    @cached_property
+    def rings_connected(self) -> bool:
+        """Did at least one rank say that its rings are connected (then edges of that communicator are complete)?"""
+        return bool(self["connected"].select((pl.col("what") == "rings").any()).item())
+
+    # ------------------------------------------------------------------------------------------------------------ NICs
+
+    @cached_property
+    def _nic_names(self) -> pl.DataFrame:
+        nics = self["nics"].select("proc", pl.col("index").alias("net_dev"), pl.col("name").alias("nic"))
+        return nics.unique(["proc", "net_dev"], keep="last")
+
+    @cached_property
+    def nic_lists(self) -> Mapping[str, tuple[Nic, ...]]:
+        """Net devices that each machine lists, over its processes."""
+        listed = self["nics"].join(self.machine_table, on="proc").filter(pl.col("machine").is_not_null())
+        rows = listed.group_by("machine", "name", maintain_order=True).agg(
+            pl.col("index").min(), pl.col("link").first(), pl.col("gbit").max()
+        ).sort("machine", "index", "name")
+        found: dict[str, tuple[Nic, ...]] = {}
+        for row in rows.iter_rows(named=True):
+            nic = Nic(row["index"], row["name"], row["link"] or "", row["gbit"])
+            found[row["machine"]] = (*found.get(row["machine"], ()), nic)
+        return found
+
+    # -------------------------------------------------------------------------------------- settings, notes and failures
+
+    def settings(self, name: str) -> tuple[Seen, ...]:
+        """Values in force of one variable, each with the machines that print it. Empty: not printed, which before
+        2.16.5 (and without ENV in the subsystems) does not mean unset."""
+        rows = self["settings"].filter(pl.col("name") == name)
+        return self._seen(rows.select("proc", "source", "line", "value"))
+
+    def settings_like(self, prefix: str) -> tuple[tuple[str, Seen], ...]:
+        """All variables whose name begins with `prefix`, with their values."""
+        names = self["settings"].filter(pl.col("name").str.starts_with(prefix)).get_column("name").unique().sort()
+        return tuple((name, seen) for name in names for seen in self.settings(name))
+
+    def notes(self, kind: str) -> tuple[Seen, ...]:
+        """One-line facts of a kind (the event's name), by value."""
+        rows = self["notes"].filter(pl.col("kind") == kind)
+        return self._seen(rows.select("proc", "source", "line", pl.col("value").fill_null("")))
+
+    def failures(self, *categories: str) -> tuple[Failure, ...]:
+        """Failures of these categories (all: none given), those that read alike joined. Peers are left out of the
+        likeness: 500 refused connections are one failure."""
+        rows = self["failures"]
+        if categories:
+            rows = rows.filter(pl.col("category").is_in(list(categories)))
+        if rows.height == 0:
+            return ()
+        rows = rows.join(self.machine_table, on="proc", how="left", maintain_order="left")
+        likeness = ["category", "level", "call", "errno_text", "error", "rank_a", "rank_b", "bus_id", "code", "text", "src_file"]
+        grouped = rows.group_by(likeness, maintain_order=True).agg(
+            pl.col("machine").drop_nulls().unique().sort(),
+            pl.len().alias("count"),
+            pl.col("peer", "path").drop_nulls().first(),
+            where=pl.struct("source", "line").head(_MAX_EVIDENCE),
+        )
+        found = []
+        for row in grouped.iter_rows(named=True):
+            fields = {
+                name: str(row[name])
+                for name in (*likeness, "peer", "path")
+                if name not in ("category", "level") and row[name] is not None
+            }
+            evidence = tuple(self.evidence(w["source"], w["line"]) for w in row["where"])
+            found.append(Failure(row["category"], row["level"], fields, tuple(row["machine"]), row["count"], evidence))
+        return tuple(found)
+
+    # ----------------------------------------------------------------------------------------------------------- helpers
+
+    def evidence(self, source: int, line: int) -> Evidence:
+        """A line of an input; its text is filled in when the report is made."""
+        return Evidence(self.paths[source], line, "")
+
+    def _seen(self, rows: pl.DataFrame) -> tuple[Seen, ...]:
+        """Rows (proc, source, line, value) by value."""
+        if rows.height == 0:
+            return ()
+        rows = rows.join(self.machine_table, on="proc", how="left", maintain_order="left")
+        grouped = rows.group_by("value", maintain_order=True).agg(
+            pl.col("machine").drop_nulls().unique().sort(),
+            pl.len().alias("count"),
+            where=pl.struct("source", "line").sort_by("source", "line").head(_MAX_EVIDENCE),
+        )
+        return tuple(
+            Seen(
+                row["value"] or "",
+                tuple(row["machine"]),
+                tuple(self.evidence(w["source"], w["line"]) for w in row["where"]),
+                row["count"],
+            )
+            for row in grouped.iter_rows(named=True)
+        )
+
+
+def machines_of(items: Iterable[Seen | Failure | EdgeGroup]) -> tuple[str, ...]:
+    """All machines of several facts, sorted."""
+    return tuple(sorted({machine for item in items for machine in item.machines}))
+
+
+def evidence_of(items: Iterable[Seen | Failure | EdgeGroup], most: int = _MAX_EVIDENCE) -> tuple[Evidence, ...]:
+    """The first evidence of each fact in turn, then the second ones, at most `most` lines."""
+    lists = [item.evidence for item in items]
+    rounds = max((len(one) for one in lists), default=0)
+    picked = [one[turn] for turn in range(rounds) for one in lists if turn < len(one)]
+    return tuple(dict.fromkeys(picked))[:most]
