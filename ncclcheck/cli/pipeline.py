@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ncclcheck import __version__
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 LOOKED_FOR = (
     "nothing to judge here; looked for lines of NCCL ('NCCL INFO', 'NCCL WARN', 'NCCL version') and for the output"
-    " of 'nvidia-smi topo -m' and nccl-tests; run the job with NCCL_DEBUG=INFO"
+    " of 'nvidia-smi topo -m'; run the job with NCCL_DEBUG=INFO"
 )
 
 
@@ -25,8 +24,7 @@ class WrongCallError(ValueError):
     """Options that make no sense; the message is for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """complaints: for stderr. nothing_to_judge: an input could not be read, or an argument named no evidence.
     remarks: for stderr of those who ask (`--verbose`)."""
 
@@ -36,8 +34,7 @@ class Checked:
     nothing_to_judge: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """The three options about rules, as given."""
 
     select: tuple[str, ...] = ()

@@ -9,26 +9,24 @@ from __future__ import annotations
 import pkgutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from ncclcheck.rules.model import Rule
 
 GROUP = "ncclcheck.rules"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A rule and the documentation page that comes with it."""
 
     rule: Rule
     page: str
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(NamedTuple):
     """entries: by code. problems: other people's rules that could not be loaded, and why."""
 
     entries: tuple[Entry, ...]

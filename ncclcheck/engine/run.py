@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.engine.links import link
 from ncclcheck.engine.report import RuleVerdict
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """verdicts: one per rule, in the order of the rules. findings: worst first. crashes: "CODE: Type at file:line"."""
 
     verdicts: tuple[RuleVerdict, ...]

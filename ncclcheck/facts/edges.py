@@ -114,3 +114,48 @@ def _without_communicator(groups: pl.DataFrame) -> pl.Series:
         .when(pl.col("machine") != pl.col("peer_machine")).then(pl.lit("between"))
     )  # fmt: skip
     return found.select(between.alias("scope")).get_column("scope")
+
+
+def ring_edges(
+    tables: Mapping[str, pl.DataFrame], edges: pl.DataFrame, groups: pl.DataFrame, members: pl.DataFrame
+) -> tuple[pl.DataFrame, int]:
+    """Network edges between machines that belong to rings, one row per printed line, and how many could not be decided.
+
+    A ring edge follows the order that rank 0 prints (`Channel 00/08 : 0 1 2 ...`). Where rank 0 is not in the input, the
+    edges before `Connected all rings` on one thread are those of rings.
+    """
+    look = [*_LOOK, "peer", "own_dev"]
+    between = groups.filter((pl.col("scope") == "between") & (pl.col("transport") == "NET") & ~pl.col("is_p2p"))
+    printed = edges.filter((pl.col("transport") == "NET") & ~pl.col("is_p2p"))
+    printed = printed.join(between.select(*look, "cid", "machine", "device"), on=look, nulls_equal=True)
+    if printed.height == 0:
+        return printed.with_columns(ring=pl.lit(False)), 0
+    printed = printed.with_columns(pl.col("cid").cast(pl.Int64).fill_null(-1))
+    order = _successors(tables, members)
+    ringed = order.select(pl.col("cid").unique()).get_column("cid").to_list()
+    in_order = printed.join(order.with_columns(follows=pl.lit(True)), on=["cid", "channel", "src", "dst"], how="left")
+    by_order = pl.when(pl.col("cid").is_in(ringed)).then(pl.col("follows").fill_null(False))
+    in_order = in_order.with_columns(by_order=by_order)
+    connected = table(tables, "connected").select("proc", "tid", "line", "what").sort("line")
+    placed = in_order.sort("line").join_asof(connected, on="line", by=["proc", "tid"], strategy="forward", check_sortedness=False)
+    ring = pl.coalesce("by_order", pl.col("what") == "rings")
+    placed = placed.with_columns(ring=ring)
+    undecided = placed.get_column("ring").null_count()
+    return placed.filter(pl.col("ring").fill_null(False)), undecided
+
+
+def _successors(tables: Mapping[str, pl.DataFrame], members: pl.DataFrame) -> pl.DataFrame:
+    """`cid` (-1: excerpts without init lines), `channel`, `src`, `dst`: b follows a in the ring of that channel."""
+    rings = table(tables, "rings").filter(pl.col("ranks").list.len() > 1)
+    rings = rings.with_columns(size=pl.col("ranks").list.len().cast(pl.Int64)).with_row_index("ring")
+    owners = rings.select("ring", "proc", "tid", "line", "size").join(
+        members.select("proc", pl.col("nranks").alias("size"), pl.col("tid").alias("comm_tid"), "first_line", "last_line", "cid"),
+        on=["proc", "size"], how="left",
+    )  # fmt: skip
+    during = (pl.col("tid") == pl.col("comm_tid")) & pl.col("line").is_between("first_line", "last_line")
+    owners = owners.with_columns(during=during.fill_null(False))
+    owners = owners.filter(pl.col("during") | ~pl.col("during").any().over("ring")).select("ring", "cid").unique()
+    rings = rings.join(owners, on="ring", how="left")
+    following = pl.concat_list(pl.col("ranks").list.slice(1), pl.col("ranks").list.first())
+    pairs = rings.select(pl.col("cid").cast(pl.Int64).fill_null(-1), "channel", src="ranks", dst=following).explode("src", "dst")
+    return pairs.unique()

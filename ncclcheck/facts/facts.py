@@ -11,14 +11,20 @@ from functools import cached_property
 
 import polars as pl
 
-from ncclcheck.facts import networks
+from ncclcheck.facts import hardware, networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.communicators import memberships
-from ncclcheck.facts.edges import edge_groups, printed_edges
+from ncclcheck.facts.drawing import picture_of
+from ncclcheck.facts.edges import edge_groups, printed_edges, ring_edges
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.machines import machine_of
+from ncclcheck.facts.matrix import Matrix, matrices
+from ncclcheck.facts.picture import JobPicture
+from ncclcheck.facts.presence import Absent, Visibility
+from ncclcheck.facts.rails import RingRails, ring_rails
 from ncclcheck.facts.schema import table
-from ncclcheck.facts.seen import Communicator, Crossing, EdgeGroup, Failure, Nic, Seen
+from ncclcheck.facts.seen import Communicator, Crossing, EdgeGroup, Failure, GdrRefusal, Nic, Seen, SharedGpu
+from ncclcheck.facts.shape import JobShape
 
 # Evidence lines kept per fact: the first of each of a few machines.
 _MAX_EVIDENCE = 4
@@ -101,6 +107,29 @@ class Facts:
                 )
             )  # fmt: skip
         return tuple(found)
+
+    @cached_property
+    def shared_gpus(self) -> tuple[SharedGpu, ...]:
+        """GPUs that several ranks of one communicator print as theirs, on one machine.
+
+        Left out: bus ids that guests print as 0; ranks that finished init (NCCL would have refused them); more ranks on a
+        machine than NCCL counts in its node, for then machines of one name were taken for one.
+        """
+        here = ["cid", "machine"]
+        known = self.members.filter(pl.col("machine").is_not_null() & ~pl.col("ambiguous") & ~pl.col("completed"))
+        one_machine = pl.col("local_ranks").is_null() | (pl.col("rank").n_unique().over(here) <= pl.col("local_ranks"))
+        real = ~pl.col("bus_id").str.contains("^(?:0x)?0+$")
+        shared = (
+            known.filter(one_machine & real)
+            .group_by(*here, "bus_id", "nvml_dev", maintain_order=True)
+            .agg(pl.col("rank").unique().sort(), where=pl.struct("source", "first_line").head(_MAX_EVIDENCE))
+            .filter(pl.col("rank").list.len() > 1)
+        )
+        return tuple(
+            SharedGpu(row["machine"], row["bus_id"], tuple(row["rank"]),
+                      tuple(self.evidence(w["source"], w["first_line"]) for w in row["where"]))
+            for row in shared.iter_rows(named=True)
+        )  # fmt: skip
 
     @property
     def world(self) -> Communicator | None:
@@ -285,6 +314,182 @@ class Facts:
             found[row["machine"]] = (*found.get(row["machine"], ()), nic)
         return found
 
+    @cached_property
+    def socket_interfaces(self) -> tuple[Seen, ...]:
+        """The interface that each process uses first for sockets: value is its name."""
+        rows = self["interfaces"].filter((pl.col("use") == "socket") & (pl.col("index").fill_null(0) == 0))
+        return self._seen(rows.select("proc", "source", "line", value="name"))
+
+    @cached_property
+    def gdr_refusals(self) -> tuple[GdrRefusal, ...]:
+        """GPUDirect RDMA refused by NCCL, for a device as a whole or for a GPU and a device that are too far apart."""
+        refused = self["gdr"].filter(pl.col("enabled").eq(False)).join(self.machine_table, on="proc", how="left")
+        rows = refused.group_by("kind", "hca", "distance", "limit", "reason", maintain_order=True).agg(
+            pl.col("machine").drop_nulls().unique().sort(), where=pl.struct("source", "line").head(_MAX_EVIDENCE)
+        )
+        return tuple(
+            GdrRefusal(
+                row["kind"], row["hca"] or "", row["distance"], row["limit"], row["reason"] or "", tuple(row["machine"]),
+                tuple(self.evidence(w["source"], w["line"]) for w in row["where"]),
+            )
+            for row in rows.iter_rows(named=True)
+        )  # fmt: skip
+
+    @cached_property
+    def ring_rails(self) -> RingRails | None:
+        """Do ring edges between machines keep their rail; None where no such edge is seen."""
+        edges, _ = ring_edges(self.tables, self._printed, self.edge_table, self.members)
+        listed = self["nics"].join(self.machine_table, on="proc").select("machine", pl.col("name").alias("device"), "rail", "pci")
+        patterns = self["graphs"].filter(pl.col("pattern") == 4)
+        alternating = bool(patterns.select((pl.col("cross_nic") == 2).any()).item()) if patterns.height else False
+        return ring_rails(edges, listed, alternating, self.paths)
+
+    # -------------------------------------------------------------------------------------------- hardware and pictures
+
+    @cached_property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The `nvidia-smi topo` matrices of the input."""
+        return matrices(self.tables, self.paths)
+
+    @cached_property
+    def gpu_names(self) -> tuple[str, ...]:
+        """GPU models that the input prints by name."""
+        return tuple(self["gpu_names"].get_column("name").drop_nulls().unique().sort().to_list())
+
+    @cached_property
+    def nvlink(self) -> Answer:
+        """Do GPUs of one node talk over NVLink?"""
+        return hardware.nvlink(self)
+
+    @cached_property
+    def gpu_paths(self) -> frozenset[str]:
+        """Classes of paths between GPUs of one node that some line names."""
+        return hardware.gpu_paths(self)
+
+    @cached_property
+    def path_evidence(self) -> tuple[Evidence, ...]:
+        """The first lines that name a path between GPUs."""
+        paths = self["paths"].filter(pl.col("b").str.starts_with("GPU/") & (pl.col("type") != "LOC")).select("source", "line")
+        rows = pl.concat([paths, self["graphs"].select("source", "line")]).unique().sort("source", "line").head(_MAX_EVIDENCE)
+        return tuple(self.evidence(source, line) for source, line in rows.iter_rows())
+
+    def p2p_refused(self, kind: str) -> tuple[Seen, ...]:
+        """Pairs of GPUs that CUDA ("p2p_unavailable") or the driver ("p2p_disabled_pair") will not join."""
+        rows = self["p2p_pairs"].filter(pl.col("kind") == kind)
+        return self._seen(rows.select("proc", "source", "line", value=pl.format("{} and {}", "a", "b")))
+
+    @cached_property
+    def cross_nic(self) -> frozenset[tuple[str, int]]:
+        """(machine, crossNic) of the ring patterns that the input prints."""
+        rings = self["graphs"].filter(pl.col("pattern") == 4).join(self.machine_table, on="proc")
+        rows = rings.select("machine", "cross_nic").drop_nulls().unique()
+        return frozenset(rows.iter_rows())
+
+    @cached_property
+    def rdma_signs(self) -> tuple[Seen, ...]:
+        """Whatever shows that the job has, or means to have, RDMA: value says what."""
+        signs = [Seen(f"network {seen.value}", seen.machines, seen.evidence, seen.count)
+                 for seen in self.networks if networks.kind(seen.value) in networks.RDMA]  # fmt: skip
+        listed = self["nics"].select("proc", "source", "line", value=pl.format("device {}", "name"))
+        signs.extend(self._seen(listed))
+        interfaces = self["interfaces"].filter(pl.col("name").str.contains(r"^(?:ib|hsn)"))
+        signs.extend(self._seen(interfaces.select("proc", "source", "line", value=pl.format("interface {}", "name"))))
+        for name, seen in (*self.settings_like("NCCL_IB_"), *self.settings_like("FI_"), *self.settings_like("NCCL_NET")):
+            if name == "NCCL_IB_DISABLE" or (name == "NCCL_NET" and networks.kind(seen.value) == "socket"):
+                continue
+            if name.startswith("NCCL_NET") and name not in ("NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"):
+                continue
+            signs.append(Seen(f"{name}={seen.value}", seen.machines, seen.evidence, seen.count))
+        for kind in ("net_plugin_loaded", "net_plugin_external_loaded", "net_plugin_p2p", "net_plugin_env"):
+            signs += [Seen(f"plugin {seen.value}", seen.machines, seen.evidence, seen.count)
+                      for seen in self.notes(kind) if networks.kind(seen.value) != "socket" and seen.value != "none"]  # fmt: skip
+        signs += [Seen("verbs library looked for", failure.machines, failure.evidence, failure.count)
+                  for failure in self.failures("warn") if "libibverbs" in failure.fields.get("text", "")]  # fmt: skip
+        return tuple(signs)
+
+    @cached_property
+    def guest_signs(self) -> tuple[Seen, ...]:
+        """Whatever shows that the job runs in virtual machines: value says what."""
+        signs = [Seen(f"topology file {seen.value}", seen.machines, seen.evidence, seen.count)
+                 for seen in self.settings("NCCL_TOPO_FILE") if hardware.guest_file(seen.value)]  # fmt: skip
+        signs += [Seen(f"instance {seen.value.split(',')[0].split(' ')[0]}", seen.machines, seen.evidence, seen.count)
+                  for seen in self.notes("net_ofi_platform") if ".metal" not in seen.value]  # fmt: skip
+        for kind in ("nic_not_pci", "sys_unreadable", "path_not_found"):
+            signs += [Seen(f"device path {seen.value}", seen.machines, seen.evidence, seen.count)
+                      for seen in self.notes(kind) if "vmbus" in seen.value.lower()]  # fmt: skip
+        behind = self["nics"].filter(pl.col("pci").str.contains("VMBUS", literal=True))
+        signs.extend(self._seen(behind.select("proc", "source", "line", value=pl.format("{} behind VMBUS", "name"))))
+        return (*signs, *self.emulated_bridges)
+
+    @cached_property
+    def emulated_bridges(self) -> tuple[Seen, ...]:
+        """PCI bridges slower than any real one in NCCL's topology dump: those of an emulated machine."""
+        bridges = self["topology"].filter((pl.col("link") == "PCI") & (pl.col("bw") < 1))
+        return self._seen(bridges.select("proc", "source", "line", value=pl.format("emulated PCI bridge of {} GB/s", "bw")))
+
+    @cached_property
+    def cpu_vendors(self) -> frozenset[str]:
+        """Makers of the hosts' CPUs in NCCL's topology dump: "Intel", "AMD", "Zhaoxin", "Arm", "Power", "other"."""
+        cpus = self["topology"].filter(pl.col("arch").is_not_null()).select("arch", "vendor").unique()
+        by_arch, by_vendor = {2: "Power", 3: "Arm"}, {1: "Intel", 2: "AMD", 3: "Zhaoxin"}
+        return frozenset(by_arch.get(arch) or by_vendor.get(vendor) or "other" for arch, vendor in cpus.iter_rows())
+
+    def shape(self) -> JobShape:
+        """What the estimate takes from the facts."""
+        return hardware.shape_of(self)
+
+    def picture(self) -> JobPicture:
+        """What NCCL decided, for the head of a report."""
+        return picture_of(self)
+
+    # ---------------------------------------------------------------------------------------------------------- presence
+
+    @cached_property
+    def absent(self) -> tuple[Absent, ...]:
+        """Communicators of which some ranks have no record at all."""
+        found = []
+        arrived = self._past_first_exchange
+        for communicator in self.communicators:
+            if communicator.nranks and not communicator.ambiguous and len(communicator.ranks) < communicator.nranks:
+                found.append(Absent(communicator.nranks, communicator.ranks, communicator.id in arrived, communicator.evidence))
+        if not self.communicators:
+            found.extend(self._absent_from_rings)
+        return tuple(found)
+
+    @property
+    def _absent_from_rings(self) -> tuple[Absent, ...]:
+        """Excerpts without init lines: the ring order names all ranks, edges name those that print."""
+        rings = self["rings"].filter(pl.col("ranks").list.len() > 1)
+        if rings.height == 0:
+            return ()
+        row = rings.row(0, named=True)
+        seen = sorted({*self._printed.get_column("own").drop_nulls().unique().to_list(), row["ranks"][0]})
+        if len(seen) >= len(row["ranks"]):
+            return ()
+        return (Absent(len(row["ranks"]), tuple(seen), True, (self.evidence(row["source"], row["line"]),)),)
+
+    @property
+    def _past_first_exchange(self) -> frozenset[int]:
+        """Communicators of which some rank shows a line that comes after all ranks have met."""
+        done = self.members.filter(pl.col("completed") | pl.col("nnodes").is_not_null())
+        edged = self.edge_table.get_column("cid").drop_nulls().unique().to_list()
+        return frozenset(done.get_column("cid").unique().to_list()) | frozenset(edged)
+
+    @cached_property
+    def visibility(self) -> Visibility:
+        """What kinds of lines the input holds."""
+        have = {name for name, frame in self.tables.items() if frame.height}
+        levels = set(self["levels"].get_column("level").to_list())
+        return Visibility(
+            log=bool(levels),
+            info="INFO" in levels,
+            init=bool(have & {"inits", "interfaces", "networks", "nics"}),
+            env="settings" in have,
+            net=bool(have & {"gdr"}),
+            graph=bool(have & {"graphs", "topology", "paths"}),
+            channels="edges" in have,
+        )
+
     # -------------------------------------------------------------------------------------- settings, notes and failures
 
     def settings(self, name: str) -> tuple[Seen, ...]:
@@ -357,12 +562,14 @@ class Facts:
         )
 
 
-def machines_of(items: Iterable[Seen | Failure | EdgeGroup]) -> tuple[str, ...]:
+def machines_of(items: Iterable[Seen | Failure | EdgeGroup | GdrRefusal]) -> tuple[str, ...]:
     """All machines of several facts, sorted."""
     return tuple(sorted({machine for item in items for machine in item.machines}))
 
 
-def evidence_of(items: Iterable[Seen | Failure | EdgeGroup], most: int = _MAX_EVIDENCE) -> tuple[Evidence, ...]:
+def evidence_of(
+    items: Iterable[Seen | Failure | EdgeGroup | GdrRefusal | SharedGpu], most: int = _MAX_EVIDENCE
+) -> tuple[Evidence, ...]:
     """The first evidence of each fact in turn, then the second ones, at most `most` lines."""
     lists = [item.evidence for item in items]
     rounds = max((len(one) for one in lists), default=0)

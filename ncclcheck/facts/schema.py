@@ -19,6 +19,8 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "proc": pl.UInt32, "source": pl.UInt32, "task": pl.String, "label_host": pl.String, "host": pl.String,
         "pid": pl.UInt32, "release": pl.Int32,
     },
+    # records by level word: INFO, WARN, TRACE, ABORT, VERSION (bare version lines)
+    "levels": {"source": pl.UInt32, "level": pl.String, "records": pl.Int64},
     "versions": {**_WHERE, "version": pl.String, "cuda": pl.String, "hip": pl.Boolean},
     # variables with the value in force; origin: log, script or live
     "settings": {**_WHERE, "name": pl.String, "value": pl.String, "origin": pl.String},
@@ -60,7 +62,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     # NCCL's topology dump, one node per row, in the order of printing within (proc, tid)
     "topology": {
         **_THREAD, "depth": pl.Int64, "link": pl.String, "bw": pl.Float64, "node": pl.String, "id": pl.String,
-        "net_gbps": pl.Float64,
+        "net_gbps": pl.Float64, "arch": pl.Int64, "vendor": pl.Int64,
     },
     # GRAPH path lines: path type between two nodes of a machine
     "paths": {**_THREAD, "a": pl.String, "b": pl.String, "type": pl.String, "bw": pl.Float64},

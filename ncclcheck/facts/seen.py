@@ -94,3 +94,27 @@ class Failure:
     machines: tuple[str, ...]
     count: int
     evidence: tuple[Evidence, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class GdrRefusal:
+    """NCCL says that it does without GPUDirect RDMA. kind: "hca", a device as a whole; or "distance", a GPU and a device
+    whose path is of type `distance`, further than `limit` (both numbered as in that release)."""
+
+    kind: str
+    hca: str
+    distance: int | None
+    limit: int | None
+    reason: str
+    machines: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedGpu:
+    """A GPU that several ranks of one communicator say they use."""
+
+    machine: str
+    bus_id: str
+    ranks: tuple[int, ...]
+    evidence: tuple[Evidence, ...]

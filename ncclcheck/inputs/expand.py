@@ -10,8 +10,8 @@ import glob
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from ncclcheck.inputs.decode import looks_like_text
 from ncclcheck.inputs.errors import NotTextError, UnreadableInputError, reason
@@ -21,8 +21,7 @@ _TEXT_SUFFIXES = {".log", ".txt", ".out", ".err", ".xml"}
 """Read from a directory without a look inside: a log truncated while its writer ran begins with megabytes of NULs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
+class Expansion(NamedTuple):
     """sources: in the order given. skipped: members of directories left out (hidden, binary, no regular file)."""
 
     sources: tuple[Source, ...]
@@ -62,14 +61,12 @@ def expand(arguments: Iterable[str]) -> Expansion:
     return Expansion(tuple(sources), skipped)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unreadable:
+class _Unreadable(NamedTuple):
     path: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Skipped:
+class _Skipped(NamedTuple):
     path: str
 
 

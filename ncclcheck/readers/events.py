@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,11 +30,13 @@ class Blocks(Protocol):
 
 @dataclass
 class Count:
-    """Lines of one input, and its NCCL records with and without an event."""
+    """Lines of one input; its NCCL records with and without an event, and by level word; the heads in it."""
 
     lines: int = 0
     recognised: int = 0
     unrecognised: int = 0
+    levels: Counter[str] = field(default_factory=Counter)
+    heads: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -56,12 +58,8 @@ class Events:
         Columns: _source, _head, proc, task, label_host, host, pid, tid, device, src_file, src_line, src_func, release
         (code of the process's own version line, else of the input's or the whole reading's only one, else null).
         """
-        parts = [frame.select("_source", "_head") for frame in self.frames.values()]
-        if self.unrecognised is not None:
-            parts.append(self.unrecognised.select("_source", "_head"))
-        if not parts:
-            return pl.DataFrame(schema=_PROCESSES)
-        used = pl.concat(parts).unique().sort("_source", "_head")
+        pairs = [(source, head) for source, count in enumerate(self.counts) for head in sorted(count.heads)]
+        used = pl.DataFrame(pairs, schema={"_source": pl.UInt32, "_head": pl.UInt32}, orient="row")
         heads = [parse_head(text) for text in self.heads]
         table = pl.DataFrame(
             [
@@ -165,6 +163,8 @@ class _Gathering:
         unknown = block.unrecognised.filter(pl.col("_level") != "WARN").height if block.unrecognised is not None else 0
         count.unrecognised += unknown
         count.recognised += block.records - unknown
+        count.levels.update(block.levels)
+        count.heads.update(block.heads)
         mark = pl.lit(source, pl.UInt32).alias("_source")
         for event, frame in block.events.items():
             if self._wanted is None or event in self._wanted:

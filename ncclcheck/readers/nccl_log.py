@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ncclcheck.facts.schema import conform
+from ncclcheck.facts.schema import TABLES, conform
 from ncclcheck.readers.events import Events
 
 Frame = pl.DataFrame
@@ -15,6 +15,7 @@ def log_tables(events: Events) -> dict[str, Frame]:
     reader = _Reader(events)
     tables = {
         "processes": _processes(events),
+        "levels": _levels(events),
         "versions": reader.rows("version", conform_to="versions"),
         "settings": reader.settings(),
         "interfaces": reader.interfaces(),
@@ -118,6 +119,11 @@ def _processes(events: Events) -> Frame:
         pl.col("source", "task", "label_host", "host", "pid", "release").first()
     )
     return conform("processes", first)
+
+
+def _levels(events: Events) -> Frame:
+    rows = [(source, level, number) for source, count in enumerate(events.counts) for level, number in count.levels.items()]
+    return pl.DataFrame(rows, schema=dict(TABLES["levels"]), orient="row")
 
 
 class _Reader:

@@ -33,10 +33,15 @@ RECORD = {
 
 @dataclass
 class Block:
-    """What one block held: a table per event, and the records that no event matched."""
+    """What one block held: a table per event, and the records that no event matched.
+
+    heads: indexes of the heads in it. levels: how many records of each level word.
+    """
 
     lines: int
     records: int
+    heads: list[int] = field(default_factory=list)
+    levels: dict[str, int] = field(default_factory=dict)
     events: dict[str, pl.DataFrame] = field(default_factory=dict)
     unrecognised: pl.DataFrame | None = None
 
@@ -76,6 +81,8 @@ class Projection:
         )
         records = records.join(table, on="shape", how="left", maintain_order="left").drop("shape")
         records = self._index_heads(records)
+        result.heads = records.get_column("_head").unique().to_list()
+        result.levels = dict(records.group_by("_level").len().iter_rows())
         by_event = records.partition_by("event", as_dict=True, include_key=False, maintain_order=True)
         for (event,), rows in by_event.items():
             if event is None:

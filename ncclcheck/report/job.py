@@ -13,6 +13,7 @@ _INPUTS_SHOWN = 4
 _KINDS_SHOWN = 4
 _GPUS_SHOWN = 16
 _COMMUNICATORS_SHOWN = 6
+_GPU_WIDTH = 20
 
 
 def write_job(page: Page, report: Report, verbose: bool) -> None:
@@ -94,13 +95,21 @@ def _write_kind(page: Page, kind: MachineKind, verbose: bool) -> None:
     if not shown:
         return
     table = [("GPU", "NIC", "GDR", "inside the node")]
-    table += [(fold_numbers(gpus), ",".join(row.nics) or "-", row.gdr, row.intra or "-") for gpus, row in shown]
+    table += [
+        (_gpus(gpus, verbose), ",".join(row.nics) or "-", row.gdr or "-", row.intra or "-") for gpus, row in shown
+    ]
     widths = [min(max(len(row[column]) for row in table), 28) for column in range(3)]
     for number, cells in enumerate(table):
         line = "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=False)), cells[3]])
         page.line((line, "dim") if number == 0 else line, indent=9, hang=widths[0] + 2)
     if len(shown) < len(rows):
         page.line(f"{len(rows) - len(shown)} more (-v shows them)", indent=9)
+
+
+def _gpus(gpus: Sequence[str], verbose: bool) -> str:
+    """All of them where they are short numbers; bus ids would fill the line."""
+    text = fold_numbers(gpus)
+    return text if verbose or len(text) <= _GPU_WIDTH else f"{gpus[0]} + {len(gpus) - 1} more"
 
 
 def _merged(rows: Sequence[GpuRow]) -> list[tuple[list[str], GpuRow]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(NamedTuple):
     """verbose: formulas, inputs and consequences in full. statistics: counts per rule instead of findings."""
 
     width: int = 80

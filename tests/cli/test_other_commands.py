@@ -145,3 +145,42 @@ def test_a_terminal_without_unicode() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, env=environment)
     assert done.stdout == b"\\u6f22\n"
+
+
+LOG = (
+    b"training starts\n"
+    b"n1:12:34 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\r\n"
+    b"n1:12:34 [0] NCCL INFO Using network Socket\n"
+    b"::error::x\x1b[2J n1:12:34 [0] NCCL INFO a line that nobody knows \xff\xfe \xe2\x80\xae\0\n"
+)
+
+
+def test_the_whole_program_on_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    log.write_bytes(LOG)
+    done = program(str(log), "--output-format", "json", "--exit-zero")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert document["inputs"][0]["kinds"] == ["nccl-log"]
+    assert document["inputs"][0]["lines"] == 4
+    assert len(document["rules"]) >= 14
+    assert not [rule for rule in document["rules"] if "internal error" in str(rule["needs"])]
+
+    terminal = program(str(log), "--color", "never")
+    assert terminal.stderr == ""
+    assert "\x1b" not in terminal.stdout and "\n::" not in terminal.stdout
+
+    records = [json.loads(line) for line in program("parse", str(log)).stdout.splitlines()]
+    assert [(record["line"], record["event"]) for record in records[:2]] == [
+        (2, "bootstrap_using"),
+        (3, "using_network"),
+    ]
+
+
+def test_the_whole_program_on_a_novel(tmp_path: Path) -> None:
+    novel = tmp_path / "novel.txt"
+    novel.write_text("It was a dark night.\n")
+    done = program(str(novel), "--output-format", "json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["inputs"][0]["kinds"] == []
+    assert "looked for" in done.stderr

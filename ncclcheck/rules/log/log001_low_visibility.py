@@ -57,15 +57,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
 
 
+_FIX = "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH"
+
+
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    seen = facts.visibility
+    if not seen.log:
+        yield NotEvaluated("an NCCL log")
+    elif not seen.info:
+        yield _finding("the log holds no INFO lines of NCCL: what it decided about networks and GPUs is hidden")
+    elif not seen.init:
+        yield _finding("NCCL_DEBUG_SUBSYS hides INIT: interfaces, networks and communicators are not in the log")
+
+
+def _finding(message: str) -> Finding:
+    return Finding(
+        code=RULE.code, name=RULE.name, severity=Severity.INFO, confidence=Confidence.HIGH, message=message, fix=_FIX,
+        no_estimate_because="a log that hides things costs no bandwidth",
+    )  # fmt: skip
 
 
 RULE = Rule(

@@ -51,7 +51,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.presence import Absent
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
@@ -59,7 +60,37 @@ if TYPE_CHECKING:
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    sized = [communicator for communicator in facts.communicators if communicator.nranks]
+    if not sized and not facts.absent:
+        yield NotEvaluated("the size of a communicator (Init START or COMPLETE lines)")
+    if facts.absent:
+        yield _finding(facts.absent)
+
+
+def _finding(absent: tuple[Absent, ...]) -> Finding:
+    largest = max(absent, key=lambda one: one.nranks)
+    others = len(absent) - 1
+    message = f"{len(largest.seen)} of {largest.nranks} ranks of a communicator are in the input"
+    message += f" ({others} more communicators are partial)" if others else ""
+    message += ": the others arrived, only their logs are not here" if largest.arrived else ""
+    return Finding(
+        code=RULE.code, name=RULE.name, severity=Severity.INFO, confidence=Confidence.HIGH, message=message,
+        fix="give the logs of all ranks (NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log, srun -l, mpirun --tag-output), or a directory"
+        " of them",
+        subject={"ranks": _folded(largest.missing)}, evidence=largest.evidence,
+        no_estimate_because="logs that are not here cost no bandwidth",
+    )  # fmt: skip
+
+
+def _folded(ranks: tuple[int, ...]) -> tuple[str, ...]:
+    """`0, 2-7`: runs of ranks in few words."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return tuple(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 RULE = Rule(

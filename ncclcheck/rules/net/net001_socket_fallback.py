@@ -67,17 +67,136 @@ interface is right. Sites that have Ethernet only can declare it; the finding is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.rules.common import compared, counted, listed, rdma_expected, rides_on_tcp, tcp_networks
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import Seen
+
+_CONTAINER = (
+    "ibv_devinfo -l on the host and in the container; docker run --device=/dev/infiniband --ulimit memlock=-1"
+    " --cap-add=IPC_LOCK (Kubernetes: an RDMA device plugin resource)"
+)
+_TUNE = (
+    "if Ethernet is the design: NCCL_SOCKET_IFNAME=<fastest interface> NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4,"
+    " and measure"
+)
+_NEEDS_SIZE = "the line 'comm ... nRanks N nNodes M' (NCCL 2.20.3+, NCCL_DEBUG=INFO) or channel lines of several machines"
+_NEEDS_NETWORK = "the line 'Using network ...' (NCCL_DEBUG=INFO with INIT and NET in NCCL_DEBUG_SUBSYS)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Traffic:
+    """Traffic between machines over TCP: who, how surely, and the lines that prove it."""
+
+    networks: tuple[str, ...]
+    machines: tuple[str, ...]
+    sure: bool
+    evidence: tuple[Evidence, ...]
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    if facts.crossing.answer is Answer.NO:
+        return
+    slow = tcp_networks(facts)
+    if not facts.networks:
+        yield NotEvaluated(_NEEDS_NETWORK)
+    elif traffic := _traffic(facts, slow):
+        yield _finding(facts, estimator, traffic)
+    elif slow and facts.crossing.answer is Answer.UNKNOWN:
+        yield NotEvaluated(_NEEDS_SIZE)
+
+
+def _traffic(facts: Facts, slow: tuple[Seen, ...]) -> _Traffic | None:
+    edges = [edge for edge in facts.net_edges() if rides_on_tcp(facts, edge.network)]
+    names = tuple(sorted({seen.value for seen in slow}))
+    said = machines_of(slow)
+    users = [one for one in facts.communicators if one.crossing.answer is Answer.YES and {*one.networks} & {*names}]
+    crossings = [one.crossing for one in users]
+    if not facts.communicators and facts.crossing.answer is Answer.YES and slow:
+        crossings = [facts.crossing]  # an excerpt without init lines
+    if not edges and not crossings:
+        return None
+    across = {machine for one in users for machine in one.machines if machine in said}
+    machines = across | {*machines_of(edges)} if users or edges else {*said}
+    proof = [line for crossing in crossings[:1] for line in crossing.evidence[:1]]
+    return _Traffic(
+        names,
+        tuple(sorted(machines)),
+        bool(edges) or any(crossing.confidence == "high" for crossing in crossings),
+        tuple(dict.fromkeys([*evidence_of(slow, 2), *proof, *evidence_of(edges, 2)])),
+    )
+
+
+def _finding(facts: Facts, estimator: Estimator, traffic: _Traffic) -> Finding:
+    sign = rdma_expected(facts, estimator)
+    cause, fix = _cause(facts)
+    tuned = "FastSocket" in traffic.networks
+    if not sign:
+        cause = f"{cause}; nothing in the input says that the machines have RDMA"
+        fix = f"{fix}; {_TUNE}"
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.ERROR if sign else Severity.WARNING,
+        Confidence.HIGH if sign and traffic.sure else Confidence.MEDIUM,
+        f"{_who(traffic)} talk over {_carrier(facts, traffic)}: {cause}",
+        fix,
+        {"hosts": traffic.machines},
+        traffic.evidence,
+        **compared(estimator, {"network": "rdma"}, {"network": "socket", "tcp_tuned": tuned}),
+    )
+
+
+def _who(traffic: _Traffic) -> str:
+    """One machine can be all that the input shows of several."""
+    return counted(len(traffic.machines), "machine") if len(traffic.machines) > 1 else "The machines of the job"
+
+
+def _carrier(facts: Facts, traffic: _Traffic) -> str:
+    named = [name for name in traffic.networks if name not in ("Socket", "FastSocket")]
+    if named:
+        return f"TCP below {listed(named)}"
+    interfaces = [seen.value for seen in facts.socket_interfaces if {*seen.machines} & {*traffic.machines}]
+    return f"TCP sockets on {listed(interfaces)}" if interfaces else "TCP sockets"
+
+
+def _cause(facts: Facts) -> tuple[str, str]:
+    """Why, as far as the input tells, and what to do about it."""
+    if _disabled(facts):
+        return (
+            "NCCL_IB_DISABLE=1 keeps NCCL from looking for InfiniBand and RoCE",
+            "unset NCCL_IB_DISABLE (env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf)",
+        )
+    if providers := [seen.value for seen in facts.notes("net_ofi_provider") if rides_on_tcp(facts, "OFI")]:
+        return (
+            f"libfabric offers the plugin no RDMA provider, only {providers[0].partition(' ')[0]}",
+            "fi_info -p efa -t FI_EP_RDM must list a domain per adapter, in the container too: install the EFA driver and"
+            " expose /dev/infiniband",
+        )
+    if any(seen.value.lower() == "socket" for seen in facts.settings("NCCL_NET")):
+        return "NCCL_NET asks for them", "unset NCCL_NET, or set NCCL_NET=IB"
+    if facts.notes("net_ib_no_device"):
+        return "NCCL found no InfiniBand or RoCE device", _CONTAINER
+    if any("libibverbs" in failure.fields.get("text", "") for failure in facts.failures("warn")):
+        return "libibverbs could not be loaded", "apt-get install libibverbs1 ibverbs-providers (in the image)"
+    return (
+        "why NCCL did not take an RDMA network is not in the input",
+        "NCCL_NET=IB makes init fail, with the reason, instead of falling back; log with"
+        " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET",
+    )
+
+
+def _disabled(facts: Facts) -> bool:
+    return any(seen.value == "1" for seen in facts.settings("NCCL_IB_DISABLE"))
 
 
 RULE = Rule(

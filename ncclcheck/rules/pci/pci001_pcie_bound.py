@@ -64,7 +64,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.matrix import Matrix
+from ncclcheck.rules import gpus
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
@@ -72,7 +77,134 @@ if TYPE_CHECKING:
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    inside = [group for group in facts.edges if group.scope == "inside" and group.transport in ("P2P", "SHM")]
+    matrices = [m for m in facts.matrices if m.kind == "topo" and len(m.gpus) > 1 and not m.nvlink_hidden]
+    if inside:
+        yield from _from_edges(facts, estimator)
+    elif facts.gpu_paths and not matrices:
+        yield from _from_paths(facts, estimator)
+    for matrix in matrices:
+        yield from _from_matrix(matrix, facts, estimator)
+    if not (inside or matrices or facts.gpu_paths) and not _one_gpu_per_node(facts):
+        yield NotEvaluated("channel lines of GPUs of one node (INFO with INIT), GRAPH lines or `nvidia-smi topo -m`")
+
+
+def _one_gpu_per_node(facts: Facts) -> bool:
+    """No two GPUs of one node: there is no pair to judge."""
+    return bool(facts.communicators) and all(
+        c.local_ranks == 1 or c.nranks == 1 or (c.nnodes is not None and c.nnodes == c.nranks)
+        for c in facts.communicators
+    )
+
+
+def _from_edges(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    by_design = gpus.nvlink_by_design(facts, estimator)
+    shm = [group for group in facts.edges if group.scope == "inside" and group.transport == "SHM"]
+    p2p = [group for group in facts.edges if group.scope == "inside" and group.transport == "P2P"]
+    if shm:
+        unused = by_design is Answer.YES
+        pairs = f"{sum(group.edges for group in shm)} channel lines between GPUs of one node"
+        what = f"{pairs} go through host memory (SHM)" + _path_text(facts)
+        if unused:
+            what += " although these GPUs have NVLink"
+        known = by_design is not Answer.UNKNOWN or bool(facts.gpu_paths)
+        yield _finding(
+            what, machines_of(shm), evidence_of(shm), estimator,
+            severity=Severity.WARNING if unused else Severity.INFO,
+            confidence=Confidence.HIGH if known else Confidence.MEDIUM,
+            healthy=_best(facts, by_design), actual={"intra": "shm"},
+            fix="find out why P2P is not used: NCCL_P2P_DISABLE and NCCL_P2P_LEVEL must be unset, `nvidia-smi topo -p2p r`"
+            " must say OK; beyond NCCL's default distance try NCCL_P2P_LEVEL=SYS and measure",
+        )  # fmt: skip
+        return
+    if facts.nvlink is Answer.YES or by_design is Answer.YES:
+        return
+    if by_design is Answer.UNKNOWN and facts.nvlink is Answer.UNKNOWN:
+        yield NotEvaluated(
+            "the GPU model, GRAPH lines (NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH) or `nvidia-smi topo -m`: P2P lines do not tell"
+            " NVLink from PCIe"
+        )
+        return
+    yield _finding(
+        "GPUs of one node reach each other by PCIe peer access" + _path_text(facts) + ": these cards have no NVLink"
+        " between all of them",
+        machines_of(p2p), evidence_of(p2p), estimator, severity=Severity.INFO, confidence=Confidence.HIGH,
+        healthy={"intra": "pcie-switch"}, actual={"intra": _pcie(facts)},
+        fix="nothing is wrong with the settings; keep tensor-parallel groups small and under one PCIe switch or socket",
+    )  # fmt: skip
+
+
+def _from_paths(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    """GRAPH lines without channel lines: the path is known, the transport is not."""
+    if facts.nvlink is not Answer.NO:
+        return
+    by_design = gpus.nvlink_by_design(facts, estimator)
+    yield _finding(
+        "NCCL's topology shows no NVLink between GPUs of one node" + _path_text(facts),
+        facts.machines, facts.path_evidence, estimator,
+        severity=Severity.WARNING if by_design is Answer.YES else Severity.INFO, confidence=Confidence.HIGH,
+        healthy=_best(facts, by_design), actual={"intra": ("pcie-cpu", "shm")},
+        fix="for SXM GPUs check `nvidia-smi topo -m` and `nvidia-smi nvlink -s`; PCIe cards have nothing better:"
+        " keep groups under one switch or socket",
+    )  # fmt: skip
+
+
+def _from_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    pairs = matrix.gpu_pairs()
+    joined = [pair for pair in pairs if pair[2] in ("NV", "C2C")]
+    apart = [pair for pair in pairs if pair[2] not in ("NV", "C2C")]
+    if not apart:
+        return
+    by_design = gpus.nvlink_by_design(facts, estimator) if not joined else Answer.UNKNOWN
+    worst = sorted({path for _, _, path in apart})
+    count = f"{len(apart)} of {len(pairs)} GPU pairs"
+    if joined:
+        what = f"{count} have no NVLink ({', '.join(worst)}) while the others have: the ring runs at the pace of the former"
+    else:
+        what = f"no NVLink between any two of {len(matrix.gpus)} GPUs ({', '.join(worst)})"
+    lines = tuple(dict.fromkeys(matrix.lines[a] for a, _, _ in apart if a in matrix.lines))[:3]
+    yield _finding(
+        what, (), lines, estimator,
+        severity=Severity.WARNING if by_design is Answer.YES else Severity.INFO,
+        confidence=Confidence.HIGH if joined or by_design is not Answer.UNKNOWN else Confidence.MEDIUM,
+        healthy={"intra": "nvlink"} if joined or by_design is Answer.YES else {"intra": "pcie-switch"},
+        actual={"intra": "mixed"} if joined else {"intra": ("pcie-cpu", "shm")},
+        fix="keep tensor-parallel groups inside the NVLink pairs (CUDA_VISIBLE_DEVICES by the matrix); on SXM boards check"
+        " `nvidia-smi nvlink -s`" if joined else
+        "nothing is wrong with the settings; place GPUs of one group under one switch or socket, and see"
+        " `nvidia-smi topo -p2p r` for peer access",
+    )  # fmt: skip
+
+
+def _best(facts: Facts, by_design: Answer) -> dict[str, object]:
+    """What these GPUs could use at best."""
+    if by_design is Answer.YES:
+        return {"intra": "nvlink"}
+    return {"intra": ("pcie-switch", "pcie-cpu")}
+
+
+def _pcie(facts: Facts) -> str | tuple[str, ...]:
+    if facts.gpu_paths & {"PHB", "SYS", "NODE"}:
+        return "pcie-cpu"
+    return "pcie-switch" if facts.gpu_paths else ("pcie-switch", "pcie-cpu")
+
+
+def _path_text(facts: Facts) -> str:
+    paths = sorted(facts.gpu_paths - {"NV", "C2C"})
+    return f" (path {', '.join(paths)})" if paths else ""
+
+
+def _finding(
+    message: str, hosts: tuple[str, ...], evidence: tuple[Evidence, ...], estimator: Estimator, *, severity: Severity,
+    confidence: Confidence, healthy: dict[str, object], actual: dict[str, object], fix: str,
+) -> Finding:  # fmt: skip
+    estimate = estimator.compare(healthy, actual)
+    return Finding(
+        code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=fix,
+        subject={"hosts": hosts}, evidence=evidence, estimate=estimate,
+        cost=estimator.cost_of(estimate) if estimate else None,
+        no_estimate_because=None if estimate else estimator.why_not,
+    )  # fmt: skip
 
 
 RULE = Rule(

@@ -65,7 +65,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts import networks
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.matrix import NEAR, Matrix
+from ncclcheck.facts.rails import RingRails
+from ncclcheck.facts.seen import Seen
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
@@ -73,7 +80,137 @@ if TYPE_CHECKING:
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    matrices = [matrix for matrix in facts.matrices if matrix.kind == "topo" and len(matrix.gpus) > 1]
+    for matrix in matrices:
+        yield from _from_matrix(matrix, estimator)
+    if facts.communicators or facts.edges or not matrices:
+        yield from _from_rings(facts, estimator)
+
+
+# -------------------------------------------------------------------------------------------------------- from a log
+
+
+def _from_rings(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    if facts.crossing.answer is Answer.NO:
+        return
+    kinds = {networks.kind(group.network) for group in facts.net_edges()}
+    if kinds - {"ib"}:
+        yield NotEvaluated(f"an InfiniBand or RoCE network: {', '.join(sorted(kinds - {'ib'}))} has no rails to compare")
+        return
+    rails = facts.ring_rails
+    if rails is None:
+        yield NotEvaluated("channel lines of rings between machines, with both ends in the input")
+    elif rails.nics_per_machine < 2:
+        return  # one net device on a machine: there is one rail
+    elif not rails.basis:
+        yield NotEvaluated("names of the net devices on all machines (`NET/IB : Using`), to tell rails apart")
+    elif not rails.channels:
+        yield NotEvaluated("both ends of ring edges between machines: send and receive lines of neighbouring machines")
+    elif rails.inferred and rails.crossing:
+        yield from _from_one_side(rails, facts, estimator)
+    elif rails.crossing:
+        yield _crossing(rails, facts, estimator, Confidence.LOW if rails.contradicted else Confidence.HIGH)
+
+
+def _from_one_side(rails: RingRails, facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    """Machines that enter by one NIC and leave by another: alternating rings keep rails, others do not."""
+    patterns = {value for _, value in facts.cross_nic}
+    if patterns == {1}:
+        yield _crossing(rails, facts, estimator, Confidence.MEDIUM)
+    elif patterns != {2}:
+        yield NotEvaluated("`Pattern 4` lines (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH) or the neighbours' channel lines: rings"
+                           " that enter and leave by different NICs may alternate")
+
+
+def _crossing(rails: RingRails, facts: Facts, estimator: Estimator, confidence: Confidence) -> Finding:
+    cause, lines = _cause(rails, facts)
+    share = f"{rails.crossing} of {rails.channels} ring channels"
+    message = f"{share} leave a machine on one rail and enter the next on another (rails by {rails.basis})"
+    message += f": {cause}" if cause else "; free on one leaf or a non-blocking fabric, spine hops on a rail-wired one"
+    estimate = estimator.compare({}, {"crossing_share": rails.share}) if cause else None
+    return Finding(
+        code=RULE.code, name=RULE.name, severity=Severity.WARNING if cause else Severity.INFO, confidence=confidence,
+        message=message,
+        fix="NCCL_CROSS_NIC=0 keeps rings on one rail; give all hosts the same NCCL_IB_HCA list in the same order (2.29.7 and"
+        " newer sort by PCI address)",
+        subject={"hosts": rails.machines}, evidence=(*rails.evidence[:3], *lines)[:4], estimate=estimate,
+        cost=estimator.cost_of(estimate) if estimate else None,
+        no_estimate_because=None if estimate else estimator.why_not if cause else "the fabric is unknown",
+    )  # fmt: skip
+
+
+def _cause(rails: RingRails, facts: Facts) -> tuple[str, tuple[Evidence, ...]]:
+    """What on record explains the crossing, with its lines; empty: nothing."""
+    forced = [seen for seen in facts.settings("NCCL_CROSS_NIC") if seen.value == "1"]
+    if forced:
+        return "NCCL_CROSS_NIC=1 lets rings change the NIC", evidence_of(forced, 1)
+    mixed = {value for _, value in facts.cross_nic}
+    if len(mixed) > 1:
+        return f"machines differ in crossNic ({', '.join(map(str, sorted(mixed)))}), which misjoins rings before 2.28.3", ()
+    lists = {machine: tuple(nic.name for nic in facts.nic_lists.get(machine, ())) for machine in rails.machines}
+    orders = set(lists.values())
+    if len(orders) > 1 and len({frozenset(order) for order in orders}) == 1:
+        return "the same devices are listed in different order on different machines", _list_lines(facts)
+    if len({len(order) for order in orders}) > 1:
+        return "the machines list different numbers of devices", _list_lines(facts)
+    return "", ()
+
+
+def _list_lines(facts: Facts) -> tuple[Evidence, ...]:
+    devices: list[Seen] = [sign for sign in facts.rdma_signs if sign.value.startswith("device ")]
+    return evidence_of(devices, 2)
+
+
+# ----------------------------------------------------------------------------------------------------- from a matrix
+
+
+def _from_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    gpus = matrix.known_gpus()
+    if not matrix.nics:
+        yield NotEvaluated("NIC columns in the matrix (RDMA devices of the host)")
+        return
+    if len(gpus) < 2:
+        yield NotEvaluated("a matrix with whole rows: the paths between GPUs and NICs are cut off")
+        return
+    best = {gpu: matrix.best(gpu) for gpu in gpus}
+    near = {gpu: [nic for nic in matrix.nics if matrix.between(gpu, nic) == best[gpu]] for gpu in gpus}
+    close = [gpu for gpu in gpus if best[gpu] in NEAR]
+    far = [gpu for gpu in gpus if best[gpu] not in NEAR]
+    if not close:
+        return  # all equally far: not a question of rails
+    if far:
+        yield _uneven(
+            matrix, f"{', '.join(close)} have a NIC at {_classes(best, close)}, {', '.join(far)} only at {_classes(best, far)}",
+            far, estimator, {"nics": len({nic for gpu in close for nic in near[gpu]})}, len(far) / len(gpus),
+        )  # fmt: skip
+        return
+    served = {nic: sum(nic in near[gpu] for gpu in gpus) for nic in matrix.nics}
+    used = {nic: count for nic, count in served.items() if count}  # the others are front-end or storage
+    if max(used.values()) - min(used.values()) >= 2:
+        loads = ", ".join(f"{matrix.nic_names.get(nic, nic)} {count}" for nic, count in used.items())
+        yield _uneven(matrix, f"near NICs serve unequal numbers of GPUs: {loads}", list(used), estimator, {"nics": len(used)},
+                      1 - len(used) / max(len(gpus), len(used)))  # fmt: skip
+
+
+def _classes(best: dict[str, str | None], gpus: list[str]) -> str:
+    return "/".join(sorted({best[gpu] or "no path" for gpu in gpus}))
+
+
+def _uneven(
+    matrix: Matrix, what: str, lines: list[str], estimator: Estimator, change: dict[str, object], share: float
+) -> Finding:
+    # a job over several such machines: traffic of the far GPUs shares the near ones' NICs or leaves its rail
+    estimate = estimator.compare({"nodes": 2, "network": "rdma", "nics": len(matrix.gpus)},
+                                 {"nodes": 2, "network": "rdma", **change, "crossing_share": share})  # fmt: skip
+    return Finding(
+        code=RULE.code, name=RULE.name, severity=Severity.WARNING, confidence=Confidence.HIGH,
+        message=f"GPUs are not equally near their NICs: {what}",
+        fix="compare `lspci -tv` with a good machine (a NIC missing, down or in the wrong slot); in a virtual machine give NCCL"
+        " the instance type's topology file",
+        subject={"devices": tuple(lines)}, evidence=tuple(matrix.lines[name] for name in lines if name in matrix.lines)[:3],
+        estimate=estimate, cost=estimator.cost_of(estimate) if estimate else None,
+        no_estimate_because=None if estimate else estimator.why_not,
+    )  # fmt: skip
 
 
 RULE = Rule(

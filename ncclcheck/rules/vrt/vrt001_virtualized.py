@@ -65,15 +65,85 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.matrix import NEAR, Matrix
+from ncclcheck.facts.seen import Seen
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
 
 
+_FIX = (
+    "give NCCL the instance type's topology file (NCCL_TOPO_FILE, or /var/run/nvidia-topologyd/virtualTopology.xml), mount"
+    " it into containers, and check GPUDirect RDMA in the guest (nvidia_peermem or dma-buf, ATS on the NIC)"
+)
+
+
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    signs = facts.guest_signs
+    if signs:
+        yield _from_log(facts, signs, estimator)
+        return
+    flat = [matrix for matrix in facts.matrices if matrix.kind == "topo" and _is_flat(matrix)]
+    for matrix in flat:
+        yield _finding(
+            f"all paths of {len(matrix.gpus)} GPUs and {len(matrix.nics)} NICs are PHB on one NUMA node: the flat topology of a"
+            " virtual machine, which hides what is near",
+            Severity.WARNING, Confidence.MEDIUM, (), tuple(matrix.lines.values())[:2], {"redirect": ("", "vm")}, estimator,
+        )  # fmt: skip
+    judged = any(matrix.kind == "topo" and len(matrix.gpus) > 1 and matrix.nics for matrix in facts.matrices)
+    if not flat and not judged and not facts.visibility.graph:
+        yield NotEvaluated(
+            "the PCI tree (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH) or `nvidia-smi topo -m`: plain INFO looks alike in a guest"
+        )
+
+
+def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Finding:
+    shape = facts.shape()
+    symptoms = []
+    if shape.gdr is Answer.NO:
+        symptoms.append("no GPUDirect RDMA on edges between machines")
+    if facts.emulated_bridges and not _file_loaded(facts):
+        symptoms.append("emulated PCI bridges and no topology file")
+    message = f"the job runs in virtual machines ({signs[0].value})"
+    message += f", and {' and '.join(symptoms)}" if symptoms else "; nothing that NCCL needs seems to be missing"
+    # a topology file or an instance name speaks of a guest; emulated bridges and VMBUS are one
+    sure = bool(facts.emulated_bridges) or any("VMBUS" in sign.value.upper() for sign in signs)
+    return _finding(
+        message, Severity.WARNING if symptoms else Severity.INFO, Confidence.HIGH if sure else Confidence.MEDIUM,
+        machines_of(signs), evidence_of(signs), {"redirect": "vm"} if symptoms else None, estimator,
+    )  # fmt: skip
+
+
+def _file_loaded(facts: Facts) -> bool:
+    return bool(facts.settings("NCCL_TOPO_FILE") or facts.notes("net_ofi_topo_file") or facts.notes("net_ofi_platform"))
+
+
+def _is_flat(matrix: Matrix) -> bool:
+    """Several GPUs and NICs, every path between a GPU and a NIC PHB, and no switch anywhere. GPUs may have NVLink."""
+    if len(matrix.gpus) < 2 or len(matrix.nics) < 2 or not matrix.complete:
+        return False
+    paths = {matrix.between(gpu, nic) for gpu in matrix.gpus for nic in matrix.nics}
+    between = {path for _, _, path in matrix.gpu_pairs()}
+    return paths == {"PHB"} and not between & NEAR and not between & {"NODE", "SYS"}
+
+
+def _finding(
+    message: str, severity: Severity, confidence: Confidence, hosts: tuple[str, ...], evidence: tuple[Evidence, ...],
+    actual: dict[str, object] | None, estimator: Estimator,
+) -> Finding:  # fmt: skip
+    estimate = estimator.compare({}, actual) if actual else None
+    because = "a guest that is set up right costs 0 to 3 percent" if not actual else estimator.why_not
+    return Finding(
+        code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=_FIX,
+        subject={"hosts": hosts}, evidence=evidence, estimate=estimate,
+        cost=estimator.cost_of(estimate) if estimate else None,
+        no_estimate_because=None if estimate else because,
+    )  # fmt: skip
 
 
 RULE = Rule(

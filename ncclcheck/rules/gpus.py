@@ -1,0 +1,38 @@
+"""What rules need to know of the GPU class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ncclcheck.facts.answer import Answer
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.estimate.hardware import Gpu
+    from ncclcheck.facts.facts import Facts
+
+
+def classes(facts: Facts, estimator: Estimator) -> tuple[Gpu, ...]:
+    """GPU classes that the names in the input (or `--gpu`) may mean; empty: no name is known."""
+    table = estimator.hardware
+    named = [name for printed in facts.gpu_names for name in table.classes_of_name(printed)]
+    if estimator.options.gpu:
+        named = list(table.classes_of_flag(estimator.options.gpu))
+    return tuple(table.gpus[name] for name in dict.fromkeys(named))
+
+
+def nvlink_by_design(facts: Facts, estimator: Estimator) -> Answer:
+    """Do GPUs of this class reach all others of the node over NVLink when all is well?"""
+    if facts.nvlink is Answer.YES:
+        return Answer.YES
+    known = classes(facts, estimator)
+    if not known:
+        return Answer.UNKNOWN
+    full = {gpu.nvlink is not None and not gpu.bridged for gpu in known}
+    return Answer.of(full.pop()) if len(full) == 1 else Answer.UNKNOWN
+
+
+def without_p2p(facts: Facts, estimator: Estimator) -> bool:
+    """Cards whose stock driver offers no peer access (GeForce of recent generations)."""
+    known = classes(facts, estimator)
+    return bool(known) and not any(gpu.p2p for gpu in known)
