@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ncclcheck import __version__
@@ -12,12 +13,16 @@ if TYPE_CHECKING:
     from ncclcheck.engine.report import Report
     from ncclcheck.estimate.estimator import EstimateOptions
     from ncclcheck.inputs.source import Source
-    from ncclcheck.rules.model import Rule
+    from ncclcheck.rules.model import Finding, Rule
 
 LOOKED_FOR = (
     "nothing to judge here; looked for lines of NCCL ('NCCL INFO', 'NCCL WARN', 'NCCL version') and for the output"
     " of 'nvidia-smi topo -m'; run the job with NCCL_DEBUG=INFO"
 )
+
+
+# Characters of a line that are quoted as evidence.
+MAX_EVIDENCE = 400
 
 
 class WrongCallError(ValueError):
@@ -94,7 +99,8 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
         InputSummary(source.name, row.kinds, row.lines, row.recognised, row.unrecognised, source.error)
         for source, row in zip(expansion.sources, reading.inputs, strict=True)
     )
-    report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, evaluation.findings)
+    findings = quoted(evaluation.findings, expansion.sources)
+    report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, findings)
     telling = {row.path for row in inputs if row.kinds or row.recognised}
     trouble = judge_inputs(expansion.sources, telling)
     remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]
@@ -102,6 +108,25 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
         remarks.append(f"skipped in directories: {expansion.skipped} (hidden, binary, or no regular file)")
     complaints = (*registry.problems, *notes(expansion.sources), *trouble)
     return Checked(report, complaints, tuple(remarks), bool(trouble))
+
+
+def quoted(findings: Sequence[Finding], sources: Sequence[Source]) -> tuple[Finding, ...]:
+    """The findings with the text of their evidence: facts keep line numbers only."""
+    wanted: dict[str, set[int]] = {}
+    for finding in findings:
+        for evidence in finding.evidence:
+            wanted.setdefault(evidence.path, set()).add(evidence.line)
+    texts = {source.name: source.quote(wanted[source.name]) for source in sources if source.name in wanted}
+    return tuple(
+        replace(
+            finding,
+            evidence=tuple(
+                replace(one, text=texts.get(one.path, {}).get(one.line, "").rstrip()[:MAX_EVIDENCE])
+                for one in finding.evidence
+            ),
+        )
+        for finding in findings
+    )
 
 
 def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:

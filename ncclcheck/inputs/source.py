@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from ncclcheck.inputs.blocks import BLOCK_BYTES, KEPT_OF_LONG_LINE, Block, cut_blocks
@@ -26,6 +28,7 @@ class Source:
     name: as the user gave it, or joined below the directory given; always valid Unicode.
     argument: the argument that named it (a directory or a glob names many).
     error: known at once for what cannot be opened, else after the last block. What came before it counts.
+    once: it can be read a single time only (a pipe); what it gives is then kept in a temporary file for `quote`.
     long_lines: how many lines were cut, and the first one's number in `first_long_line`.
     """
 
@@ -33,18 +36,51 @@ class Source:
     argument: str
     open: Opener | None = None
     error: str | None = None
+    once: bool = False
     long_lines: int = field(default=0, init=False)
     first_long_line: int = field(default=0, init=False)
+    _kept: BinaryIO | None = field(default=None, init=False, repr=False)
 
     def blocks(self) -> Iterator[Block]:
         """Blocks of whole lines, at most `BLOCK_BYTES` each, with the number of their first line."""
         if self.open is None:
             return
         try:
+            if self.once:
+                self._kept = TemporaryFile()  # noqa: SIM115  (closed with the process)
             with self.open() as file:
-                yield from cut_blocks(decode(_chunks(file)), self._long_line)
+                for block in cut_blocks(decode(_chunks(file)), self._long_line):
+                    if self._kept is not None:
+                        self._kept.write(block[0])
+                    yield block
         except (OSError, UnreadableInputError) as error:
             self.error = reason(error)
+
+    def quote(self, numbers: Collection[int]) -> dict[int, str]:
+        """Lines of the input by number, as text: read again, which costs little beside what was done with them."""
+        wanted = sorted(numbers)
+        found: dict[int, str] = {}
+        for block, first in self._again() if wanted else ():
+            last = first + block.count(b"\n")
+            inside = wanted[bisect_left(wanted, first) : bisect_right(wanted, last)]
+            if inside:
+                lines = block.split(b"\n")
+                found.update((n, lines[n - first].decode("utf-8", "backslashreplace")) for n in inside if n - first < len(lines))
+            if last > wanted[-1]:
+                break
+        return found
+
+    def _again(self) -> Iterator[Block]:
+        """The same blocks once more; what goes wrong the second time is left out."""
+        try:
+            if self._kept is not None:
+                self._kept.seek(0)
+                yield from cut_blocks(_chunks(self._kept), lambda number: None)
+            elif self.open is not None and not self.once:
+                with self.open() as file:
+                    yield from cut_blocks(decode(_chunks(file)), lambda number: None)
+        except (OSError, UnreadableInputError):
+            return
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -69,7 +105,8 @@ def file_source(path: str, argument: str) -> Source:
     for test, what in ((stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "character device"), (stat.S_ISBLK, "block device")):
         if test(mode):
             return failed_source(path, argument, f"is a {what}, not a log")
-    return Source(printable(path), printable(argument), lambda: Path(path).open("rb"))
+    once = not stat.S_ISREG(mode)
+    return Source(printable(path), printable(argument), lambda: Path(path).open("rb"), once=once)
 
 
 def stdin_source() -> Source:
@@ -77,7 +114,7 @@ def stdin_source() -> Source:
     stdin = sys.stdin
     if stdin is None:  # closed by the caller: `<&-`
         return failed_source(STDIN, STDIN, "standard input is closed")
-    return Source(STDIN, STDIN, lambda: nullcontext(stdin.buffer))
+    return Source(STDIN, STDIN, lambda: nullcontext(stdin.buffer), once=True)
 
 
 def failed_source(name: str, argument: str, error: str) -> Source:

@@ -18,7 +18,7 @@ STOPS = "the job stops: there is no bandwidth to compare"
 
 _TCP_PROVIDER = re.compile(r"(?:tcp|sockets)\b", re.I)
 _UCX_WITHOUT_RDMA = frozenset(
-    {"tcp", "self", "sm", "shm", "mm", "posix", "sysv", "cma", "knem", "xpmem", "cuda", "cuda_copy", "cuda_ipc", "gdr_copy"}
+    "tcp self sm shm mm posix sysv cma knem xpmem cuda cuda_copy cuda_ipc gdr_copy".split()
 )
 # V100 (6 links) is sold in cubes without switches as well; more links than that go to NVSwitches.
 _NVSWITCH_LINKS = 8
@@ -77,6 +77,19 @@ def rides_on_tcp(facts: Facts, network: str) -> bool:
 def tcp_networks(facts: Facts) -> tuple[Seen, ...]:
     """The networks in use that are TCP."""
     return tuple(seen for seen in facts.networks if rides_on_tcp(facts, seen.value))
+
+
+def ib_disabled(facts: Facts) -> tuple[Seen, ...]:
+    """NCCL_IB_DISABLE where it is in force: 0 is printed in the same words and disables nothing."""
+    return tuple(seen for seen in facts.settings("NCCL_IB_DISABLE") if is_on(seen.value))
+
+
+def is_on(value: str) -> bool:
+    """A numeric switch as NCCL reads it: any number but 0."""
+    try:
+        return int(value.strip().rstrip("."), 0) != 0
+    except ValueError:
+        return False  # NCCL falls back to the default
 
 
 def nvswitch_class(facts: Facts, estimator: Estimator) -> bool:

@@ -63,15 +63,109 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.seen import Seen
+from ncclcheck.rules.common import compared, counted, ib_disabled, listed, no_number, rdma_expected, rides_on_tcp
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import Failure
+
+_FIX = (
+    "on the host, then in the container: ibv_devinfo | grep -E 'hca_id|state'; env | grep NCCL_IB_HCA;"
+    " docker run --device=/dev/infiniband --ulimit memlock=-1 (Kubernetes: rdma/<resource> of a device plugin)"
+)
+_FIX_LIBRARY = "in the image: apt-get install libibverbs1 ibverbs-providers; then ibv_devinfo must list the devices"
+_NEEDS = "the lines 'NET/IB : Using ...' or 'NET/IB : No device found.' (NCCL_DEBUG=INFO with INIT and NET)"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    if facts.crossing.answer is Answer.NO:
+        return
+    saying = _saying(facts)
+    if saying:
+        machines = _without_network(facts, saying)
+        if machines is not None:
+            yield _finding(facts, estimator, saying, machines)
+    elif not (facts.nic_lists or ib_disabled(facts) or _carried(facts)):
+        yield NotEvaluated(_NEEDS)
+
+
+def _saying(facts: Facts) -> list[Seen | Failure]:
+    """The lines that say so: the search found nothing, or the library for the search could not be loaded."""
+    unloaded = [one for one in facts.failures("warn") if "libibverbs" in one.fields.get("text", "")]
+    return [*facts.notes("net_ib_no_device"), *unloaded]
+
+
+def _carried(facts: Facts) -> tuple[Seen, ...]:
+    """Networks in use that are not TCP: the internal transport's devices do not matter beside a plugin that works."""
+    return tuple(seen for seen in facts.networks if not rides_on_tcp(facts, seen.value))
+
+
+def _without_network(facts: Facts, saying: list[Seen | Failure]) -> tuple[str, ...] | None:
+    """Machines that say so and are left without a fast network; None: there are none.
+
+    Lists are joined per machine first: a rank that pins its own device says nothing about its neighbours.
+    """
+    served = {*facts.nic_lists, *(machine for seen in _carried(facts) for machine in seen.machines)}
+    across = {m for one in facts.communicators if one.crossing.answer is not Answer.NO for m in one.machines}
+    lacking = {machine for one in saying for machine in one.machines if machine not in served}
+    if not any(one.machines for one in saying):  # records without a host
+        return None if served or _carried(facts) else ()
+    return tuple(sorted(lacking & across if facts.communicators else lacking)) or None
+
+
+def _finding(
+    facts: Facts, estimator: Estimator, saying: list[Seen | Failure], machines: tuple[str, ...]
+) -> Finding:
+    proof = [one for one in saying if not machines or {*one.machines} & {*machines}]
+    library = not any(isinstance(one, Seen) for one in proof)
+    what = "libibverbs cannot be loaded" if library else "NCCL found no InfiniBand or RoCE device"
+    severity, confidence, why = _weight(facts, estimator, machines)
+    crosses = facts.crossing.answer is Answer.YES
+    return Finding(
+        RULE.code,
+        RULE.name,
+        severity,
+        confidence,
+        f"{what} on {_where(machines)}: {why}",
+        _FIX_LIBRARY if library else _FIX,
+        {"hosts": machines},
+        evidence_of(proof),
+        **(
+            compared(estimator, {"network": "rdma"}, {"network": "socket"})
+            if crosses
+            else no_number("the number of machines is not in the input: there may be no traffic between machines")
+        ),
+    )
+
+
+def _where(machines: tuple[str, ...]) -> str:
+    if not machines:
+        return "machines that the input does not name"
+    return machines[0] if len(machines) == 1 else counted(len(machines), "machine")
+
+
+def _weight(facts: Facts, estimator: Estimator, machines: tuple[str, ...]) -> tuple[Severity, Confidence, str]:
+    """Severity, confidence and the reason for them."""
+    peers = [machine for machine in facts.nic_lists if machine not in machines]
+    sign = rdma_expected(facts, estimator)
+    if facts.crossing.answer is Answer.UNKNOWN:
+        if facts.rdma_signs:
+            why = f"RDMA was meant ({facts.rdma_signs[0].value}), but the number of machines is not in the input"
+            return Severity.WARNING, Confidence.MEDIUM, why
+        return Severity.INFO, Confidence.LOW, "harmless on one machine, and the input does not tell how many there are"
+    confidence = Confidence.HIGH if facts.crossing.confidence == "high" else Confidence.MEDIUM
+    if peers:
+        has = listed([nic.name for nic in facts.nic_lists[peers[0]]])
+        return Severity.ERROR, confidence, f"its peers list devices ({peers[0]}: {has}), and networks must not be mixed"
+    if sign:
+        return Severity.ERROR, confidence, f"NCCL falls back to TCP between machines (RDMA is expected: {sign})"
+    why = "NCCL uses TCP between machines, and nothing says that they have RDMA"
+    return Severity.WARNING, Confidence.MEDIUM, why
 
 
 RULE = Rule(

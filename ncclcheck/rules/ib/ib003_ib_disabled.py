@@ -55,15 +55,109 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.rules.common import compared, counted, ib_disabled, listed, no_number, rdma_expected, rides_on_tcp
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import Seen
+    from ncclcheck.rules.common import Numbers
+
+_FIX = (
+    "unset NCCL_IB_DISABLE where it is set (xargs -0 -n1 < /proc/<pid>/environ | grep NCCL; cat /etc/nccl.conf"
+    " ~/.nccl.conf), then check that 'NET/IB : Using' lists the compute rails"
+)
+_NEEDS_SIZE = (
+    "NCCL_IB_DISABLE=1 is set; the line 'comm ... nRanks N nNodes M' (NCCL 2.20.3+) or channel lines would tell"
+    " whether the job has several machines"
+)
+_NEEDS_ENV = "'NCCL_IB_DISABLE set by environment' is printed with INIT and ENV in NCCL_DEBUG_SUBSYS (NCCL_DEBUG=INFO)"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    if facts.crossing.answer is Answer.NO:
+        return
+    disabled = ib_disabled(facts)
+    if not disabled:
+        if not _searched(facts):
+            yield NotEvaluated(_NEEDS_ENV)
+    elif carriers := _carriers(facts, disabled):
+        yield _no_effect(disabled, carriers)
+    elif facts.crossing.answer is Answer.YES:
+        yield _keeps_off(facts, estimator, disabled)
+    elif facts.rdma_signs:
+        yield _may_keep_off(facts, disabled)
+    else:
+        yield NotEvaluated(_NEEDS_SIZE)
+
+
+def _searched(facts: Facts) -> bool:
+    """Did NCCL look for devices, or does something else carry the traffic? Then the variable is not in force."""
+    carried = any(not rides_on_tcp(facts, seen.value) for seen in facts.networks)
+    zero = bool(facts.settings("NCCL_IB_DISABLE"))
+    return zero or carried or bool(facts.nic_lists or facts.notes("net_ib_no_device"))
+
+
+def _carriers(facts: Facts, disabled: tuple[Seen, ...]) -> list[str]:
+    """Networks of a plugin in use on the machines that have the variable."""
+    where = {*machines_of(disabled)}
+    return [
+        seen.value
+        for seen in facts.networks
+        if not rides_on_tcp(facts, seen.value) and seen.value != "IB" and (not where or where & {*seen.machines})
+    ]
+
+
+def _keeps_off(facts: Facts, estimator: Estimator, disabled: tuple[Seen, ...]) -> Finding:
+    sign = rdma_expected(facts, estimator)
+    machines = machines_of(disabled)
+    sure = facts.crossing.confidence == "high" and bool(sign)
+    doubt = f" (RDMA is expected: {sign})" if sign else "; the input does not show whether they have RDMA"
+    return _finding(
+        Severity.ERROR if sign else Severity.WARNING,
+        Confidence.HIGH if sure else Confidence.MEDIUM,
+        f"NCCL_IB_DISABLE=1 on {counted(len(machines), 'machine')} leaves TCP sockets for the traffic between"
+        f" machines{doubt}",
+        _FIX,
+        disabled,
+        compared(estimator, {"network": "rdma"}, {"network": "socket"}),
+    )
+
+
+def _no_effect(disabled: tuple[Seen, ...], carriers: list[str]) -> Finding:
+    return _finding(
+        Severity.INFO,
+        Confidence.HIGH,
+        f"NCCL_IB_DISABLE=1 has no effect: the plugin's network {listed(carriers)} carries the traffic and does not"
+        " read it",
+        "unset NCCL_IB_DISABLE: it misleads the next reader",
+        disabled,
+        no_number("the setting changes nothing here"),
+    )
+
+
+def _may_keep_off(facts: Facts, disabled: tuple[Seen, ...]) -> Finding:
+    return _finding(
+        Severity.INFO,
+        Confidence.MEDIUM,
+        f"NCCL_IB_DISABLE=1 is set although RDMA was meant ({facts.rdma_signs[0].value}); it costs as soon as the job"
+        " spans machines, and the input does not tell",
+        _FIX,
+        disabled,
+        no_number("the number of machines is not in the input: there may be no traffic between machines"),
+    )
+
+
+def _finding(
+    severity: Severity, confidence: Confidence, message: str, fix: str, disabled: tuple[Seen, ...], numbers: Numbers
+) -> Finding:
+    subject = {"hosts": machines_of(disabled), "variable": ("NCCL_IB_DISABLE",)}
+    return Finding(
+        RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence_of(disabled), **numbers
+    )
 
 
 RULE = Rule(

@@ -73,7 +73,7 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import compared, counted, listed, rdma_expected, rides_on_tcp, tcp_networks
+from ncclcheck.rules.common import compared, counted, ib_disabled, listed, rdma_expected, rides_on_tcp, tcp_networks
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ _TUNE = (
     "if Ethernet is the design: NCCL_SOCKET_IFNAME=<fastest interface> NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4,"
     " and measure"
 )
-_NEEDS_SIZE = "the line 'comm ... nRanks N nNodes M' (NCCL 2.20.3+, NCCL_DEBUG=INFO) or channel lines of several machines"
+_NEEDS_SIZE = "the line 'comm ... nRanks N nNodes M' (NCCL 2.20.3+) or channel lines: does the job span machines?"
 _NEEDS_NETWORK = "the line 'Using network ...' (NCCL_DEBUG=INFO with INIT and NET in NCCL_DEBUG_SUBSYS)"
 
 
@@ -140,15 +140,17 @@ def _finding(facts: Facts, estimator: Estimator, traffic: _Traffic) -> Finding:
     sign = rdma_expected(facts, estimator)
     cause, fix = _cause(facts)
     tuned = "FastSocket" in traffic.networks
-    if not sign:
-        cause = f"{cause}; nothing in the input says that the machines have RDMA"
+    if sign:
+        cause = f"{cause} (RDMA is expected: {sign})"
+    else:
+        cause = f"{cause}, and nothing in the input says that the machines have RDMA"
         fix = f"{fix}; {_TUNE}"
     return Finding(
         RULE.code,
         RULE.name,
         Severity.ERROR if sign else Severity.WARNING,
         Confidence.HIGH if sign and traffic.sure else Confidence.MEDIUM,
-        f"{_who(traffic)} talk over {_carrier(facts, traffic)}: {cause}",
+        f"{_whose(traffic)} goes over {_carrier(facts, traffic)}: {cause}",
         fix,
         {"hosts": traffic.machines},
         traffic.evidence,
@@ -156,9 +158,13 @@ def _finding(facts: Facts, estimator: Estimator, traffic: _Traffic) -> Finding:
     )
 
 
-def _who(traffic: _Traffic) -> str:
+def _whose(traffic: _Traffic) -> str:
     """One machine can be all that the input shows of several."""
-    return counted(len(traffic.machines), "machine") if len(traffic.machines) > 1 else "The machines of the job"
+    if not traffic.machines:
+        return "Traffic between machines"
+    if len(traffic.machines) == 1:
+        return f"Traffic of {traffic.machines[0]} with other machines"
+    return f"Traffic between {counted(len(traffic.machines), 'machine')}"
 
 
 def _carrier(facts: Facts, traffic: _Traffic) -> str:
@@ -171,7 +177,7 @@ def _carrier(facts: Facts, traffic: _Traffic) -> str:
 
 def _cause(facts: Facts) -> tuple[str, str]:
     """Why, as far as the input tells, and what to do about it."""
-    if _disabled(facts):
+    if ib_disabled(facts):
         return (
             "NCCL_IB_DISABLE=1 keeps NCCL from looking for InfiniBand and RoCE",
             "unset NCCL_IB_DISABLE (env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf)",
@@ -179,7 +185,7 @@ def _cause(facts: Facts) -> tuple[str, str]:
     if providers := [seen.value for seen in facts.notes("net_ofi_provider") if rides_on_tcp(facts, "OFI")]:
         return (
             f"libfabric offers the plugin no RDMA provider, only {providers[0].partition(' ')[0]}",
-            "fi_info -p efa -t FI_EP_RDM must list a domain per adapter, in the container too: install the EFA driver and"
+            "fi_info -p efa -t FI_EP_RDM must list a domain per adapter, in the container too: install the EFA driver,"
             " expose /dev/infiniband",
         )
     if any(seen.value.lower() == "socket" for seen in facts.settings("NCCL_NET")):
@@ -193,10 +199,6 @@ def _cause(facts: Facts) -> tuple[str, str]:
         "NCCL_NET=IB makes init fail, with the reason, instead of falling back; log with"
         " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET",
     )
-
-
-def _disabled(facts: Facts) -> bool:
-    return any(seen.value == "1" for seen in facts.settings("NCCL_IB_DISABLE"))
 
 
 RULE = Rule(
