@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ncclcheck.readers import grammar  # noqa: E402
+from ncclcheck.readers.automaton import TABLES  # noqa: E402
 from ncclcheck.readers.grammar_files import grammar_text  # noqa: E402
 
 
@@ -23,10 +24,10 @@ def digest() -> str:
 
 
 def main() -> None:
-    tables = {"digest": digest(), **grammar.serialize(grammar.build(shapes=True))}
+    tables = {"digest": digest(), **grammar.tables(grammar.build(shapes=True))}
     text = json.dumps(tables, ensure_ascii=True, separators=(",", ":"))
-    grammar.TABLES.write_text(text + "\n", encoding="utf-8")
-    print(f"{grammar.TABLES.relative_to(ROOT)}: {len(text) // 1024} KiB, {len(grammar.events())} events")
+    TABLES.write_text(text + "\n", encoding="utf-8")
+    print(f"{TABLES.relative_to(ROOT)}: {len(text) // 1024} KiB, {len(grammar.events())} events")
 
 
 if __name__ == "__main__":

@@ -403,7 +403,7 @@ class Facts:
         for kind in ("net_plugin_loaded", "net_plugin_external_loaded", "net_plugin_p2p", "net_plugin_env"):
             signs += [Seen(f"plugin {seen.value}", seen.machines, seen.evidence, seen.count)
                       for seen in self.notes(kind) if networks.kind(seen.value) != "socket" and seen.value != "none"]  # fmt: skip
-        signs += [Seen("verbs library looked for", failure.machines, failure.evidence, failure.count)
+        signs += [Seen("libibverbs, which failed to load", failure.machines, failure.evidence, failure.count)
                   for failure in self.failures("warn") if "libibverbs" in failure.fields.get("text", "")]  # fmt: skip
         return tuple(signs)
 

@@ -8,28 +8,24 @@
   constant text, or text with slots inside. Same shape, same parse.
 - `DirectParser`: Lark on a raw message. Slow and simple; the reference that the tests hold the projection to.
 
-The shape parser loads tables that `tools/compile_grammar.py` writes (Lark builds them in a second, they load in
+The shape parser follows tables that `tools/compile_grammar.py` writes (Lark builds them in a second, they load in
 milliseconds); a test fails when they do not match the grammar files.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ncclcheck.readers.automaton import Automaton
+from ncclcheck.readers.choices import SLOT, Candidates
 from ncclcheck.readers.grammar_files import grammar_text
-from ncclcheck.readers.lexer import SLOT, PhraseLexer
 
 if TYPE_CHECKING:
     from lark import Lark
-
-# Lark's tables for shapes, written by tools/compile_grammar.py.
-TABLES = Path(__file__).with_name("nccl_tables.json")
 
 _SLOT_DEFINITION = re.compile(r"^([A-Z_]+): /(.+)/$", re.M)
 _DEFINITION = re.compile(r"^([A-Z][A-Z0-9_]*)(?:\.-?\d+)?: (.+)$", re.M)
@@ -81,38 +77,57 @@ class DirectParser:
     """Lark on raw messages."""
 
     def __init__(self) -> None:
+        from ncclcheck.readers.lexer import plain
+
         self._lark = build(shapes=False)
-        self._candidates = _Candidates(self._lark)
+        table: Any = self._lark.parser.parser._parse_table  # type: ignore[attr-defined]
+        terminals = {terminal.name: plain(terminal) for terminal in self._lark.terminals}
+        first = {
+            event: [terminals[name] for name in table.states[table.start_states[event]] if name in terminals]
+            for event in events()
+        }
+        self._candidates = Candidates(first)
 
     def parse(self, message: str) -> tuple[str, dict[str, str]] | None:
         """Event and fields as text, or None where no event matches."""
-        for event, tokens in _parses(self._lark, self._candidates, message):
-            return event, {name: _slot_in(text) if name in field_types() else text
-                           for name, text in ((token.type.lower(), str(token)) for token in tokens)}
-        return None
+        return next(self.parses(message), None)
+
+    def parses(self, message: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """Every event that the message can be read as. One at most: a test sees to it."""
+        from lark.exceptions import UnexpectedInput
+
+        for event in self._candidates.of(message):
+            try:
+                tree = self._lark.parse(message, start=event)
+            except UnexpectedInput:
+                continue
+            tokens = [(token.type.lower(), str(token)) for token in tree.scan_values(lambda _: True)]
+            yield event, {name: _slot_in(text) if name in field_types() else text for name, text in tokens}
 
 
 class ShapeParser:
-    """Lark on shapes, from the compiled tables."""
+    """The same grammar on shapes, by Lark's tables."""
 
     def __init__(self) -> None:
-        self._lark = load_compiled()
-        self._candidates = _Candidates(self._lark)
+        self._automaton = Automaton()
 
     def parse(self, shape: str) -> ShapeReading | None:
-        for event, tokens in _parses(self._lark, self._candidates, shape):
-            fields = {}
-            for token in tokens:
-                name = token.type.lower()
-                pieces = _pieces(str(token), shape.count(SLOT, 0, token.start_pos))
-                fields[name] = tuple(piece for piece in pieces if name not in field_types() or isinstance(piece, int))
-            return ShapeReading(event, fields)
-        return None
+        found = self._automaton.parse(shape)
+        if found is None:
+            return None
+        event, tokens = found
+        fields = {}
+        for name, text, start in tokens:
+            pieces = _pieces(text, shape.count(SLOT, 0, start))
+            fields[name] = tuple(piece for piece in pieces if name not in field_types() or isinstance(piece, int))
+        return ShapeReading(event, fields)
 
 
 def build(shapes: bool, strict: bool = False) -> Lark:
     """Lark built from the grammar files, for shapes or for raw messages. Takes about a second."""
     from lark import Lark
+
+    from ncclcheck.readers.lexer import PhraseLexer
 
     return Lark(
         shape_grammar() if shapes else grammar_text("slots.lark") + grammar_text("nccl.lark"),
@@ -121,7 +136,7 @@ def build(shapes: bool, strict: bool = False) -> Lark:
         start=list(events()),
         maybe_placeholders=False,
         strict=strict,
-        _plugins={"ContextualLexer": PhraseLexer},
+        _plugins={} if strict else {"ContextualLexer": PhraseLexer},
     )
 
 
@@ -135,75 +150,31 @@ def shape_grammar() -> str:
     return slots + "\n".join(lines) + "\n"
 
 
-def serialize(lark: Lark) -> dict[str, Any]:
-    """Lark's tables as JSON can hold them."""
-    from lark.grammar import Rule
-    from lark.lexer import TerminalDef
+def tables(lark: Lark) -> dict[str, Any]:
+    """Lark's tables as `Automaton` reads them."""
+    from lark.parsers.lalr_analysis import Shift
 
-    data, memo = lark.memo_serialize([TerminalDef, Rule])
-    data.pop("grammar", None)
-    data["options"].pop("_plugins", None)
-    table = data["parser"]["parser"]
-    # JSON has no integer keys: states and tokens go as lists of pairs
-    table["tokens"] = list(table["tokens"].items())
-    table["states"] = [(state, list(actions.items())) for state, actions in table["states"].items()]
-    return {"data": data, "memo": list(memo.items())}
+    from ncclcheck.readers.lexer import plain
 
-
-def load_compiled() -> Lark:
-    from lark import Lark
-
-    tables = json.loads(TABLES.read_text(encoding="utf-8"))
-    table = tables["data"]["parser"]["parser"]
-    table["tokens"] = dict(table["tokens"])
-    table["states"] = {state: dict(actions) for state, actions in table["states"]}
-    lark: Lark = Lark.__new__(Lark)
-    lark._load(
-        {"data": tables["data"], "memo": dict(tables["memo"])}, _plugins={"ContextualLexer": PhraseLexer}
-    )
-    return lark
-
-
-class _Candidates:
-    """Which events a text may be, by the terminals that can come first; found from Lark's own tables."""
-
-    def __init__(self, lark: Lark) -> None:
-        table: Any = lark.parser.parser._parse_table  # type: ignore[attr-defined]
-        patterns = {terminal.name: terminal.pattern for terminal in lark.terminals}
-        self._by_letter: dict[str, list[tuple[str, str]]] = {}  # first letter -> (phrase, event)
-        self._by_pattern: list[tuple[re.Pattern[str], str]] = []
-        for event in events():
-            for name in table.states[table.start_states[event]]:
-                pattern = patterns.get(name)
-                if pattern is None:
-                    continue  # a rule, not a terminal
-                if pattern.type == "str":
-                    self._by_letter.setdefault(pattern.value[0], []).append((pattern.value, event))
-                else:
-                    self._by_pattern.append((re.compile(pattern.to_regexp()), event))
-
-    def of(self, text: str) -> Iterator[str]:
-        seen = set()
-        for phrase, event in self._by_letter.get(text[:1], ()):
-            if event not in seen and text.startswith(phrase):
-                seen.add(event)
-                yield event
-        for pattern, event in self._by_pattern:
-            if event not in seen and pattern.match(text):
-                seen.add(event)
-                yield event
-
-
-def _parses(lark: Lark, candidates: _Candidates, text: str) -> Iterator[tuple[str, list[Any]]]:
-    """Every event that `text` can be read as, with its field tokens. One at most: a test sees to it."""
-    from lark.exceptions import UnexpectedInput
-
-    for event in candidates.of(text):
-        try:
-            tree = lark.parse(text, start=event)
-        except UnexpectedInput:
-            continue
-        yield event, [child for child in tree.scan_values(lambda _: True)]
+    table: Any = lark.parser.parser._parse_table  # type: ignore[attr-defined]
+    rules: dict[tuple[str, int], int] = {}
+    states = []
+    for number in sorted(table.states):
+        actions = {}
+        for symbol, (action, argument) in table.states[number].items():
+            if action is Shift:
+                actions[symbol] = argument
+            else:
+                rule = (str(argument.origin.name), len(argument.expansion))
+                actions[symbol] = -rules.setdefault(rule, len(rules)) - 1
+        states.append(actions)
+    return {
+        "terminals": [plain(terminal) for terminal in lark.terminals],
+        "states": states,
+        "rules": list(rules),
+        "events": {event: (table.start_states[event], table.end_states[event]) for event in events()},
+        "fields": sorted(name for name, _ in _DEFINITION.findall(grammar_text("nccl.lark"))),
+    }
 
 
 def _slot_in(text: str) -> str:

@@ -15,8 +15,8 @@ from threading import Lock
 import polars as pl
 
 from ncclcheck.readers import framing
+from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask_pattern
-from ncclcheck.readers.lexer import SLOT
 
 # Keep memory bounded when a hostile input makes every line a shape of its own.
 _MAX_SHAPES = 200_000

@@ -18,7 +18,7 @@ STOPS = "the job stops: there is no bandwidth to compare"
 
 _TCP_PROVIDER = re.compile(r"(?:tcp|sockets)\b", re.I)
 _UCX_WITHOUT_RDMA = frozenset(
-    "tcp self sm shm mm posix sysv cma knem xpmem cuda cuda_copy cuda_ipc gdr_copy".split()
+    ("tcp", "self", "sm", "shm", "mm", "posix", "sysv", "cma", "knem", "xpmem", "cuda", "cuda_copy", "cuda_ipc")
 )
 # V100 (6 links) is sold in cubes without switches as well; more links than that go to NVSwitches.
 _NVSWITCH_LINKS = 8

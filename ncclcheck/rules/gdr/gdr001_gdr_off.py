@@ -62,18 +62,223 @@ are another matter. An absent nvidia_peermem is fine where edges carry `/GDRDMA`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts import networks
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.rules.common import compared, counted, listed, no_number, nvswitch_class, rides_on_tcp
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import EdgeGroup, GdrRefusal, Seen
+
+# Cards below compute capability 8.0, and cards whose driver offers no GPUDirect RDMA, by their printed names.
+_BELOW_SM80 = re.compile(r"\b(?:V100|T4|P100|P40|P4|M40|M60|K80|GTX|TITAN|RTX 20\d0|Quadro RTX)\b", re.I)
+_WITHOUT_GDR = re.compile(r"\b(?:GeForce|GTX|TITAN)\b|\bRTX \d0\d0\b", re.I)
+
+# The release from which NCCL no longer prints at INFO why a GPU and a NIC are too far apart.
+_DISTANCE_LINES_GONE = 23003
+
+_NEEDS_EDGES = (
+    "channel lines between machines ('via NET/IB/0/GDRDMA' or without the suffix); from 2.22.3 on they are printed at"
+    " the first collective"
+)
+_NEEDS_PLUGIN = "edges of {} never carry /GDRDMA: the plugin's own log tells whether it reads GPU memory directly"
+
+_MODULE = "modprobe nvidia-peermem on the host (lsmod | grep peermem), or open kernel modules for dma-buf"
+_RERUN = "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH to see the reason per GPU and NIC"
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """How bad, how sure, why, and what to do. priced: does it cost bandwidth that could be had?"""
+
+    severity: Severity
+    confidence: Confidence
+    cause: str
+    fix: str
+    priced: bool = True
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    if facts.crossing.answer is Answer.NO:
+        return
+    edges, silent = _judged(facts)
+    staged = [edge for edge in edges if not edge.gdr]
+    if staged:
+        yield _from_edges(facts, estimator, staged, edges)
+    elif not edges and (said := _from_words(facts, estimator)):
+        yield said
+    elif not edges and silent:
+        yield NotEvaluated(_NEEDS_PLUGIN.format(listed(silent)))
+    elif not (edges or _sockets_only(facts) or _all_direct(facts) or _inside_one_machine(facts)):
+        yield NotEvaluated(_NEEDS_EDGES)
+
+
+def _judged(facts: Facts) -> tuple[list[EdgeGroup], list[str]]:
+    """Edges between machines on networks that print the suffix, and the names of networks that never do."""
+    between = [edge for edge in facts.net_edges() if not rides_on_tcp(facts, edge.network)]
+    printing = {edge.network for edge in between if edge.gdr or networks.kind(edge.network) in networks.RDMA}
+    silent = sorted({edge.network for edge in between} - printing)
+    return [edge for edge in between if edge.network in printing], silent
+
+
+def _sockets_only(facts: Facts) -> bool:
+    return bool(facts.networks) and all(rides_on_tcp(facts, seen.value) for seen in facts.networks)
+
+
+def _all_direct(facts: Facts) -> bool:
+    """Excerpts: where edges lead is unknown, but all of them carry the suffix."""
+    open_ones = facts.net_edges("unknown")
+    return bool(open_ones) and all(edge.gdr for edge in open_ones)
+
+
+def _inside_one_machine(facts: Facts) -> bool:
+    """P2P and SHM are off: what goes over the network stays on the machine, and another rule tells."""
+    return len(facts.machines) == 1 and bool(facts.net_edges("inside")) and not facts.net_edges("unknown")
+
+
+def _from_edges(
+    facts: Facts, estimator: Estimator, staged: list[EdgeGroup], edges: list[EdgeGroup]
+) -> Finding:
+    received = [edge for edge in staged if edge.direction != "send"]
+    verdict = _on_record(facts, estimator, Confidence.HIGH) or (
+        _receiving(facts, received, edges) if received else _sending(facts, estimator)
+    )
+    sides = sorted({edge.direction for edge in staged} - {""})
+    verbs = {("receive", "send"): "receiving and sending", ("receive",): "receiving", ("send",): "sending"}
+    side = verbs.get(tuple(sides), "traffic")
+    devices = sorted({device for edge in staged for device in edge.devices})
+    machines = machines_of(staged)
+    return _finding(
+        estimator,
+        verdict,
+        f"GPUDirect RDMA is off for {side} on {counted(len(machines), 'machine')} ({staged[0].network}"
+        f" {listed(devices)})",
+        machines,
+        evidence_of(staged, 3) + _why_lines(facts),
+    )
+
+
+def _from_words(facts: Facts, estimator: Estimator) -> Finding | None:
+    """No edge between machines in the input, but the plugin or NCCL says that it does without."""
+    said: list[Seen | GdrRefusal] = [*facts.notes("net_ofi_gdr_off")]
+    said += [one for one in facts.gdr_refusals if one.kind == "hca"]
+    verdict = _on_record(facts, estimator, Confidence.MEDIUM) if said else None
+    if verdict is None:
+        return None
+    machines = machines_of(said)
+    where = f" on {counted(len(machines), 'machine')}" if machines else ""
+    return _finding(estimator, verdict, f"GPUDirect RDMA is off{where}", machines, evidence_of(said))
+
+
+def _finding(
+    estimator: Estimator, verdict: _Verdict, what: str, machines: tuple[str, ...], evidence: tuple[Evidence, ...]
+) -> Finding:
+    return Finding(
+        RULE.code,
+        RULE.name,
+        verdict.severity,
+        verdict.confidence,
+        f"{what}: {verdict.cause}",
+        verdict.fix,
+        {"hosts": machines},
+        tuple(dict.fromkeys(evidence)),
+        **(
+            compared(estimator, {"gdr": True}, {"gdr": False})
+            if verdict.priced
+            else no_number("nothing is lost that this hardware could have")
+        ),
+    )
+
+
+def _why_lines(facts: Facts) -> tuple[Evidence, ...]:
+    return evidence_of([*facts.notes("net_ofi_gdr_off"), *facts.gdr_refusals], 2)
+
+
+def _on_record(facts: Facts, estimator: Estimator, confidence: Confidence) -> _Verdict | None:
+    """The cause where the input names it."""
+    if cards := [name for name in facts.gpu_names if _WITHOUT_GDR.search(name)]:
+        cause = f"{listed(cards)} has no GPUDirect RDMA"
+        return _Verdict(Severity.INFO, confidence, cause, "a data-centre or workstation card has it", priced=False)
+    if facts.notes("net_ofi_gdr_off"):
+        return _plugin_says_off(facts, estimator, confidence)
+    refused = [one for one in facts.gdr_refusals if one.kind == "hca"]
+    if refused:
+        reason = next((one.reason for one in refused if one.reason), "neither peer memory nor dma-buf works")
+        cause = f"NCCL disables it for {listed([one.hca for one in refused])} ({reason})"
+        return _Verdict(Severity.ERROR, confidence, cause, f"{_MODULE}; {_old_release(facts)}")
+    return None
+
+
+def _old_release(facts: Facts) -> str:
+    """Releases to 2.22.3 look for the path of nv_peer_mem only, not for that of the module in the driver."""
+    newer = facts.release is not None and facts.release > 22203
+    return "then this line must be gone" if newer else "NCCL up to 2.22.3 may not notice nvidia-peermem: upgrade"
+
+
+def _plugin_says_off(facts: Facts, estimator: Estimator, confidence: Confidence) -> _Verdict:
+    cause = "the OFI plugin disables it because the provider cannot work without CUDA calls"
+    fix = "on an instance type with GPUDirect (p4d and newer): update the EFA installer and aws-ofi-nccl"
+    if nvswitch_class(facts, estimator) or facts.nvlink is Answer.YES:
+        return _Verdict(Severity.ERROR, confidence, cause, fix)
+    if facts.gpu_names:
+        cause = f"{cause}, as is usual on instance types with {listed(facts.gpu_names)}"
+        return _Verdict(Severity.INFO, confidence, cause, f"none on this instance type; {fix}", priced=False)
+    cause = f"{cause}; whether the hardware could is not in the input"
+    return _Verdict(Severity.WARNING, Confidence.MEDIUM, cause, fix)
+
+
+def _receiving(facts: Facts, received: list[EdgeGroup], edges: list[EdgeGroup]) -> _Verdict:
+    direct = {machine for edge in edges if edge.gdr and edge.direction != "send" for machine in edge.machines}
+    partly = {*machines_of(received)} <= direct
+    cause, fix = _likely_cause(facts)
+    if partly:
+        return _Verdict(Severity.WARNING, Confidence.HIGH, f"some of the edges there lack it; {cause}", fix)
+    return _Verdict(Severity.ERROR, Confidence.HIGH, f"all data is staged through host memory; {cause}", fix)
+
+
+def _likely_cause(facts: Facts) -> tuple[str, str]:
+    level = [seen.value for seen in facts.settings("NCCL_NET_GDR_LEVEL")]
+    far = [one for one in facts.gdr_refusals if one.kind == "distance"]
+    if any(value in ("LOC", "0") for value in level):
+        return f"NCCL_NET_GDR_LEVEL={level[0]} forbids it", "unset NCCL_NET_GDR_LEVEL"
+    if far:
+        cause = f"GPU and NIC are too far apart (distance {far[0].distance} > {far[0].limit})"
+        return cause, "use the NIC beside the GPU (nvidia-smi topo -m, NCCL_IB_HCA), or try NCCL_NET_GDR_LEVEL=PHB"
+    devices = [nic.name for nics in facts.nic_lists.values() for nic in nics]
+    if devices and all(name.startswith("hfi1") for name in devices):
+        return (
+            "Omni-Path over verbs (hfi1) does not read GPU memory",
+            "use the PSM2 or OPX plugin of the fabric, which does",
+        )
+    if facts.release is not None and facts.release >= _DISTANCE_LINES_GONE:
+        return "module or distance: this release does not say at INFO", f"{_MODULE}; {_RERUN}"
+    return "the reason (module, dma-buf or distance) is not in the input", f"{_MODULE}; {_RERUN}"
+
+
+def _sending(facts: Facts, estimator: Estimator) -> _Verdict:
+    """Receiving is direct, sending is not: NCCL reads GPU memory for sending only where it pays."""
+    if any(seen.value == "0" for seen in facts.settings("NCCL_NET_GDR_READ")):
+        cause = "NCCL_NET_GDR_READ=0 asks for it, receiving is direct"
+        return _Verdict(Severity.INFO, Confidence.HIGH, cause, "unset NCCL_NET_GDR_READ to compare", priced=False)
+    old = [name for name in facts.gpu_names if _BELOW_SM80.search(name)]
+    linked = facts.nvlink is Answer.YES or any("SXM" in name for name in facts.gpu_names)
+    alone = estimator.shape.gpus_per_node == 1
+    if old and not linked and not alone:
+        cause = f"by design on {listed(old)} (below compute capability 8.0, no NVLink), receiving is direct"
+        return _Verdict(Severity.INFO, Confidence.HIGH, cause, "NCCL_NET_GDR_READ=1 to compare", priced=False)
+    cause = "receiving is direct, and NCCL reads directly by default on Ampere and newer and wherever NVLink is"
+    known = linked or alone or (facts.gpu_names and not old)
+    confidence = Confidence.HIGH if known else Confidence.MEDIUM
+    return _Verdict(Severity.WARNING, confidence, cause, f"NCCL_NET_GDR_READ=1 to compare; {_RERUN}")
 
 
 RULE = Rule(

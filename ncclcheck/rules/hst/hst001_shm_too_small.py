@@ -56,15 +56,71 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.rules.common import counted, stopped
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import Failure
+
+_FULL = "No space left on device"
+_FIX_SIZE = (
+    "docker run --shm-size=8g (or --ipc=host); Kubernetes: emptyDir {medium: Memory, sizeLimit: 16Gi} at /dev/shm;"
+    " on the host: df -h /dev/shm, rm /dev/shm/nccl-* when nothing runs"
+)
+_FIX_SHARE = "let the ranks of a machine share one /dev/shm: one pod or container, or --ipc=host on each"
+_FIX_RIGHTS = "ls -ld /dev/shm must show drwxrwxrwt; ulimit -l unlimited"
+_NEEDS = "channel lines or 'Connected all rings': no segment has been made where the input ends"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    failed = [failure for failure in facts.failures() if _is_shm(failure)]
+    if failed:
+        yield _finding(estimator, failed)
+    elif not facts.edges and not facts.rings_connected:
+        yield NotEvaluated(_NEEDS)
+
+
+def _is_shm(failure: Failure) -> bool:
+    """A segment of /dev/shm that could not be made, grown or attached; all wordings."""
+    if failure.category in ("shm_extend_failed", "shm_failed"):
+        return True
+    text = failure.fields.get("text", "") + failure.fields.get("path", "")
+    space = failure.fields.get("errno_text", text)
+    call = failure.fields.get("call", "")
+    return _FULL in space and ("/dev/shm" in text or call in ("posix_fallocate", "fallocate", "ftruncate"))
+
+
+def _finding(estimator: Estimator, failed: list[Failure]) -> Finding:
+    machines = machines_of(failed)
+    where = f" on {counted(len(machines), 'machine')}" if machines else ""
+    what, fix = _what(failed)
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.ERROR,
+        Confidence.HIGH,
+        f"NCCL could not {what}{where}",
+        fix,
+        {"hosts": machines},
+        evidence_of(failed),
+        **stopped(estimator),
+    )
+
+
+def _what(failed: list[Failure]) -> tuple[str, str]:
+    """What went wrong first: a rank that cannot attach often waits for one that could not create."""
+    errors = {failure.fields["errno_text"] for failure in failed if "errno_text" in failure.fields}
+    attaching = all(failure.fields.get("call", "").startswith("attach") for failure in failed)
+    if attaching and _FULL not in errors:
+        error = f" ({', '.join(sorted(errors))})" if errors else ""
+        return f"attach to a segment in /dev/shm that another rank made{error}", _FIX_SHARE
+    if errors and _FULL not in errors:
+        return f"make its segments in /dev/shm ({', '.join(sorted(errors))})", f"{_FIX_RIGHTS}; {_FIX_SIZE}"
+    full = f" ({_FULL})" if _FULL in errors else ""
+    return f"get its segments in /dev/shm: the file system is full or too small{full}", _FIX_SIZE
 
 
 RULE = Rule(

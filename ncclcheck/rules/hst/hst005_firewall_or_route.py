@@ -62,18 +62,137 @@ use` followed by `RAS failed to establish a client listening socket`: the second
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.rules.common import counted, stopped
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import Failure, Seen
+
+# What libfabric says when packets to the peer are dropped: on EFA that is the security group.
+_EFA_UNREACHED = re.compile(r"completed with error.*RC: 20\b|unreachable remote|unresponsive re|insert remote addr", re.I)
+# Addresses that only mean something on the machine that announced them.
+_NO_ADDRESS = re.compile(r"^(?:127\.|169\.254\.|\[?::1|\[?fe80:)")
+# The release from which connections are made after init, at the first collective.
+_RUNTIME_CONNECT = 22203
+
+_OPEN = "open all TCP ports between the hosts of the job (firewall-cmd --zone=trusted --add-source=<subnet>)"
+# (words of the error, what they mean, what to do)
+_MEANINGS = [
+    ("refused", "nothing listens there: the peer died or has not started, or a firewall rejects",
+     f"read the peer's log first; then nc -vz <ip> <port> while the job waits, and {_OPEN}"),
+    ("timed out", "packets are dropped: a firewall, or an address that is not routed between the hosts",
+     f"nc -vz <ip> <port> and ip route get <ip> from the failing host; {_OPEN}"),
+    ("no route", "the host is not routed, or its firewall rejects",
+     f"ip route get <ip> from the failing host; {_OPEN}; NCCL_SOCKET_IFNAME=<interface of the common network>"),
+    ("unreachable", "the network is not routed",
+     "ip route get <ip> from the failing host; NCCL_SOCKET_IFNAME=<interface of the common network> on all hosts"),
+]  # fmt: skip
+_UNKNOWN = ("the way to the peer is closed", f"nc -vz <ip> <port> from the failing host while the job waits; {_OPEN}")
+_NEEDS_END = "connections are being retried where the input ends: 'Connected all rings' or 'exceeded' would tell"
+_NEEDS_LINES = "'Init COMPLETE' or 'Connected all rings': the input shows no attempt to connect"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    given_up = [failure for failure in facts.failures() if _gave_up(failure)]
+    by_error: dict[str, list[Failure]] = {}
+    for failure in given_up:
+        by_error.setdefault(_error(facts, failure), []).append(failure)
+    for error, failures in by_error.items():
+        yield _finding(estimator, error, failures)
+    dropped = [seen for seen in facts.notes("net_ofi_message") if _EFA_UNREACHED.search(seen.value)]
+    if dropped:
+        yield _security_group(estimator, dropped)
+    if not given_up and not dropped and not _connected(facts):
+        yield NotEvaluated(_NEEDS_END if _retries(facts) else _NEEDS_LINES)
+
+
+def _gave_up(failure: Failure) -> bool:
+    """The attempt ended: retries are INFO and prove nothing, and RAS binds without need."""
+    if failure.category == "syscall_failed":
+        return failure.level == "WARN" and failure.fields.get("call", "").startswith("connect")
+    return failure.category in ("socket_connect_gaveup", "socket_connect_failed") and failure.level == "WARN"
+
+
+def _retries(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:
+    """Errors that were met and tried again, with their machines."""
+    retried = [(seen.value, seen.machines) for seen in facts.notes("socket_connect_retry")]
+    retried += [
+        (failure.fields.get("errno_text", ""), failure.machines)
+        for failure in facts.failures("syscall_retry")
+        if failure.fields.get("call") == "connect"
+    ]
+    return retried
+
+
+def _error(facts: Facts, failure: Failure) -> str:
+    """The error of an attempt; releases that only count retries name it in the retries before."""
+    if "errno_text" in failure.fields:
+        return failure.fields["errno_text"]
+    met = [error for error, machines in _retries(facts) if {*machines} & {*failure.machines}]
+    return met[-1] if met else ""
+
+
+def _connected(facts: Facts) -> bool:
+    """Did the connections come about after all?"""
+    if facts.rings_connected:
+        return True
+    done = bool(facts.communicators) and all(one.completed >= len(one.ranks) for one in facts.communicators)
+    if _retries(facts):
+        return done and bool(facts.releases) and facts.releases[-1] < _RUNTIME_CONNECT
+    return done or bool(facts.edges)
+
+
+def _finding(estimator: Estimator, error: str, failures: list[Failure]) -> Finding:
+    machines = machines_of(failures)
+    peer = next((failure.fields["peer"] for failure in failures if "peer" in failure.fields), "")
+    meaning, fix = _meaning(error, peer)
+    who = machines[0] if len(machines) == 1 else counted(len(machines), "machine") if machines else "A rank"
+    times = sum(failure.count for failure in failures)
+    more = f", and {counted(times - 1, 'more connection')}" if times > 1 else ""
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.ERROR,
+        Confidence.HIGH,
+        f"{who} could not connect to {peer or 'a peer'}{more} ({error or 'gave up after all retries'}): {meaning}",
+        fix,
+        {"hosts": machines},
+        evidence_of(failures),
+        **stopped(estimator),
+    )
+
+
+def _meaning(error: str, peer: str) -> tuple[str, str]:
+    if _NO_ADDRESS.match(peer):
+        return (
+            "the peer announced an address that no other host can reach",
+            "NCCL_SOCKET_IFNAME=<interface of the common network> on all hosts, so that 'Bootstrap : Using' shows it",
+        )
+    return next(((meaning, fix) for word, meaning, fix in _MEANINGS if word in error.lower()), _UNKNOWN)
+
+
+def _security_group(estimator: Estimator, dropped: list[Seen]) -> Finding:
+    machines = machines_of(dropped)
+    who = machines[0] if len(machines) == 1 else counted(len(machines), "machine") if machines else "A rank"
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.ERROR,
+        Confidence.MEDIUM,
+        f"EFA requests of {who} did not reach the peer: usually the security group does not allow the traffic",
+        "AWS: allow all traffic, inbound and outbound, from and to the security group itself (by its id: 0.0.0.0/0 does"
+        " not cover EFA)",
+        {"hosts": machines},
+        evidence_of(dropped),
+        **stopped(estimator),
+    )
 
 
 RULE = Rule(

@@ -59,15 +59,81 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.rules.common import counted, is_on, stopped
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.evidence import Evidence
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import Failure, SharedGpu
+
+_FIX = (
+    "one GPU per rank: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first CUDA call; srun"
+    " --ntasks-per-node=1 when the launcher (torchrun, accelerate) starts the ranks itself; compare nvidia-smi -L with"
+    " the processes per node"
+)
+_NEEDS = "'Init START' or 'Init COMPLETE' lines (busId and nvmlDev of each rank), or NCCL's WARN lines"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    warned = facts.failures("duplicate_gpu")
+    if warned:
+        yield _from_warnings(facts, estimator, warned)
+    elif facts.shared_gpus and not _on_purpose(facts):
+        yield _from_bus_ids(estimator, facts.shared_gpus)
+    elif not facts.ranks_with_device and not facts.rings_connected:
+        yield NotEvaluated(_NEEDS)
+
+
+def _on_purpose(facts: Facts) -> bool:
+    """Instances of a MIG device share a bus id, and newer releases allow several ranks per GPU."""
+    allowed = any(is_on(seen.value) for seen in facts.settings("NCCL_MULTI_RANK_GPU_ENABLE"))
+    return allowed or any("MIG" in name for name in facts.gpu_names)
+
+
+def _from_warnings(facts: Facts, estimator: Estimator, warned: tuple[Failure, ...]) -> Finding:
+    """NCCL names pairs, each from both sides, in its older wording; the newer ones name nobody."""
+    pairs = [failure.fields for failure in warned if "rank_a" in failure.fields]
+    ranks = {pair[side] for pair in pairs for side in ("rank_a", "rank_b") if side in pair}
+    gpus = {(failure.machines, failure.fields["bus_id"]) for failure in warned if "bus_id" in failure.fields}
+    machines = machines_of(warned)
+    if not pairs:
+        here = [shared for shared in facts.shared_gpus if shared.machine in machines]
+        ranks = {str(rank) for shared in here for rank in shared.ranks}
+        gpus = {((shared.machine,), shared.bus_id) for shared in here}
+    return _finding(estimator, Confidence.HIGH, ranks, len(gpus), machines, evidence_of(warned))
+
+
+def _from_bus_ids(estimator: Estimator, shared: tuple[SharedGpu, ...]) -> Finding:
+    ranks = {str(rank) for one in shared for rank in one.ranks}
+    machines = tuple(sorted({one.machine for one in shared}))
+    return _finding(estimator, Confidence.MEDIUM, ranks, len(shared), machines, evidence_of(shared))
+
+
+def _finding(
+    estimator: Estimator,
+    confidence: Confidence,
+    ranks: set[str],
+    gpus: int,
+    machines: tuple[str, ...],
+    evidence: tuple[Evidence, ...],
+) -> Finding:
+    where = machines[0] if len(machines) == 1 else counted(len(machines), "machine") if machines else "one machine"
+    who = f"{counted(len(ranks), 'rank')} of one communicator share" if ranks else "Several ranks share"
+    ordered = tuple(sorted(ranks, key=int))
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.ERROR,
+        confidence,
+        f"{who} {counted(gpus, 'GPU') if gpus else 'a GPU'} on {where}",
+        _FIX,
+        {"hosts": machines, "ranks": ordered} if ordered else {"hosts": machines},
+        evidence,
+        **stopped(estimator),
+    )
 
 
 RULE = Rule(
