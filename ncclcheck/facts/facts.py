@@ -122,7 +122,10 @@ class Facts:
         shared = (
             known.filter(one_machine & real)
             .group_by(*here, "bus_id", "nvml_dev", maintain_order=True)
-            .agg(pl.col("rank").unique().sort(), where=pl.struct("source", "first_line").head(_MAX_EVIDENCE))
+            .agg(
+                pl.col("rank").unique().sort(),
+                where=pl.struct("source", "first_line").sort_by("source", "first_line").head(_MAX_EVIDENCE),
+            )
             .filter(pl.col("rank").list.len() > 1)
         )
         return tuple(
@@ -130,6 +133,11 @@ class Facts:
                       tuple(self.evidence(w["source"], w["first_line"]) for w in row["where"]))
             for row in shared.iter_rows(named=True)
         )  # fmt: skip
+
+    @property
+    def ranks_with_device(self) -> int:
+        """How many memberships say which GPU they use."""
+        return self.members.get_column("bus_id").count()
 
     @property
     def world(self) -> Communicator | None:

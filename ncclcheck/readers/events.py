@@ -30,60 +30,53 @@ class Blocks(Protocol):
 
 @dataclass
 class Count:
-    """Lines of one input; its NCCL records with and without an event, and by level word; the heads in it."""
+    """Lines of one input; its NCCL records with and without an event, and by level word."""
 
     lines: int = 0
     recognised: int = 0
     unrecognised: int = 0
     levels: Counter[str] = field(default_factory=Counter)
-    heads: set[int] = field(default_factory=set)
 
 
 @dataclass
 class Events:
-    """counts: one per input, in order. heads: what stood before the level words, in the order of `_head`.
+    """counts: one per input, in order. heads: (input, what stood before the level word), in the order of `_head`.
     frames: per event the rows of all inputs: `_source` (index of the input), RECORD's columns, fields as text.
     A WARN of a wording that no event has is the event "warn", with its `message`. unrecognised: other records that no
     event matched, with `message`."""
 
     counts: list[Count]
-    heads: list[str]
+    heads: list[tuple[int, str]]
     frames: dict[str, pl.DataFrame]
     unrecognised: pl.DataFrame | None
 
     @cached_property
     def processes(self) -> pl.DataFrame:
-        """One row per (input, head): who printed it. `proc` numbers distinct (input, label, host, pid).
+        """One row per head, in the order of `_head`: who printed it. `proc` numbers distinct (input, label, host, pid).
 
         Columns: _source, _head, proc, task, label_host, host, pid, tid, device, src_file, src_line, src_func, release
         (code of the process's own version line, else of the input's or the whole reading's only one, else null).
         """
-        pairs = [(source, head) for source, count in enumerate(self.counts) for head in sorted(count.heads)]
-        used = pl.DataFrame(pairs, schema={"_source": pl.UInt32, "_head": pl.UInt32}, orient="row")
-        heads = [parse_head(text) for text in self.heads]
-        table = pl.DataFrame(
-            [
-                (i, h.label.task, h.label.host, h.host, h.pid, h.tid, h.device, h.src_file, h.src_line, h.src_func)
-                for i, h in enumerate(heads)
-            ],
-            schema={name: kind for name, kind in _PROCESSES.items() if name not in ("_source", "proc", "release")},
-            orient="row",
-        )
-        identity = ["_source", "task", "label_host", "host", "pid"]
-        rows = used.join(table, on="_head", how="left", maintain_order="left")
-        rows = rows.with_columns(
-            proc=pl.struct(identity).rank("dense").cast(pl.UInt32) - 1
-        )
-        return rows.with_columns(release=self._releases(rows)).select(*_PROCESSES)
+        rows = []
+        numbers: dict[tuple[object, ...], int] = {}
+        # in order of their text: the order of arrival is that of threads
+        for index in sorted(range(len(self.heads)), key=self.heads.__getitem__):
+            source, text = self.heads[index]
+            h = parse_head(text)
+            identity = (source, h.label.task, h.label.host, h.host, h.pid)
+            proc = numbers.setdefault(identity, len(numbers))
+            rows.append((source, index, proc, *identity[1:], h.tid, h.device, h.src_file, h.src_line, h.src_func))
+        schema = {name: kind for name, kind in _PROCESSES.items() if name != "release"}
+        table = pl.DataFrame(rows, schema=schema, orient="row").sort("_head")
+        return table.with_columns(release=self._releases(table)).select(*_PROCESSES)
 
     def _releases(self, rows: pl.DataFrame) -> pl.Expr:
         """Own version line first; a bare version line speaks for its input; one release in all speaks for all."""
         versions = self.frames.get("version")
         if versions is None:
             return pl.lit(None, pl.Int32)
-        seen = versions.select(
-            "_source", "_head", release=release.code_of(pl.col("version_text"))
-        ).drop_nulls("release").join(rows.select("_source", "_head", "proc", "host"), on=["_source", "_head"], how="left")
+        seen = versions.select("_source", "_head", release=release.code_of(pl.col("version_text"))).drop_nulls("release")
+        seen = seen.join(rows.select("_head", "proc", "host"), on="_head", how="left")
         own = dict(seen.filter(pl.col("host").is_not_null()).select("proc", "release").iter_rows())
         per_source = seen.group_by("_source").agg(pl.col("release").unique())
         single = {source: codes[0] for source, codes in per_source.iter_rows() if len(codes) == 1}
@@ -99,11 +92,12 @@ class Events:
         frame = self.frames.get(event)
         if frame is None:
             return None
-        who = self.processes.select("_source", "_head", "proc", "tid", "device", "release").rename(
-            {"proc": "_proc", "tid": "_tid", "device": "_device", "release": "_of"}
+        heads, who = frame.get_column("_head"), self.processes
+        frame = frame.with_columns(
+            who.get_column(column).gather(heads).alias(name)
+            for name, column in (("_proc", "proc"), ("_tid", "tid"), ("_device", "device"))
         )
-        frame = frame.join(who, on=["_source", "_head"], how="left", maintain_order="left")
-        return meaning.typed(event, frame.drop("_of"), frame.get_column("_of"))
+        return meaning.typed(event, frame, who.get_column("release").gather(heads))
 
 
 _PROCESSES = {
@@ -140,7 +134,7 @@ def read_events(
         for index, source in enumerate(sources):
             for block, first_line in source.blocks():
                 watch(index, block, first_line)
-                pending.append((index, pool.submit(projection.read, block, first_line)))
+                pending.append((index, pool.submit(projection.read, block, first_line, index)))
                 if len(pending) > _WORKERS:
                     done, future = pending.popleft()
                     gathering.add(done, future.result())
@@ -164,7 +158,6 @@ class _Gathering:
         count.unrecognised += unknown
         count.recognised += block.records - unknown
         count.levels.update(block.levels)
-        count.heads.update(block.heads)
         mark = pl.lit(source, pl.UInt32).alias("_source")
         for event, frame in block.events.items():
             if self._wanted is None or event in self._wanted:
@@ -177,7 +170,7 @@ class _Gathering:
             if warnings.height:
                 self._frames.setdefault("warn", []).append(warnings)
 
-    def finish(self, heads: list[str]) -> Events:
+    def finish(self, heads: list[tuple[int, str]]) -> Events:
         frames = {event: pl.concat(parts, how="diagonal") for event, parts in self._frames.items()}
         unknown = pl.concat(self._unrecognised) if self._unrecognised else None
         return Events(self._counts, heads, frames, unknown)

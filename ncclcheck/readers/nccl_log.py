@@ -262,13 +262,13 @@ class _Reader:
         return self._joined("p2p_pairs", *parts)
 
     def failures(self) -> Frame | None:
-        printed_from = self._events.processes.select("_source", "_head", from_file="src_file")
+        files = self._events.processes.get_column("src_file")
         parts = []
         for category, names in _FAILURES.items():
             frame = self.rows(category, **{column: field for field, column in names.items()})
             if frame is None:
                 continue
-            frame = frame.join(printed_from, on=["_source", "_head"], how="left", maintain_order="left")
+            frame = frame.with_columns(files.gather(frame.get_column("_head")).alias("from_file"))
             own = pl.col("src_file") if "src_file" in frame.columns else pl.lit(None, pl.String)
             parts.append(frame.with_columns(
                 category=pl.lit(category), level="_level", src_file=pl.coalesce(own, "from_file"),

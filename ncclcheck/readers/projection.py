@@ -35,12 +35,11 @@ RECORD = {
 class Block:
     """What one block held: a table per event, and the records that no event matched.
 
-    heads: indexes of the heads in it. levels: how many records of each level word.
+    levels: how many records of each level word.
     """
 
     lines: int
     records: int
-    heads: list[int] = field(default_factory=list)
     levels: dict[str, int] = field(default_factory=dict)
     events: dict[str, pl.DataFrame] = field(default_factory=dict)
     unrecognised: pl.DataFrame | None = None
@@ -49,17 +48,17 @@ class Block:
 class Projection:
     """Reads blocks. Shapes and heads are remembered from block to block; safe to use from several threads.
 
-    heads: distinct texts before a level word, clock time split off, with their index.
+    heads: per input, distinct texts before a level word, clock time split off, with their index.
     """
 
     def __init__(self) -> None:
-        self.heads: dict[str, int] = {}
+        self.heads: dict[tuple[int, str], int] = {}
         self._parser = ShapeParser()
         self._shapes: dict[str, ShapeReading | None] = {}
         self._lock = Lock()
 
-    def read(self, block: bytes, first_line: int) -> Block:
-        """Project one block, which ends at a line's end; `first_line` is the number of its first line."""
+    def read(self, block: bytes, first_line: int, source: int = 0) -> Block:
+        """Project one block of an input, which ends at a line's end; `first_line` is the number of its first line."""
         records = _records(block, first_line)
         result = Block(lines=_count_lines(block), records=records.height)
         if records.height == 0:
@@ -80,8 +79,7 @@ class Projection:
             schema={"shape": pl.String, "shape_id": pl.Int32, "event": pl.String},
         )
         records = records.join(table, on="shape", how="left", maintain_order="left").drop("shape")
-        records = self._index_heads(records)
-        result.heads = records.get_column("_head").unique().to_list()
+        records = self._index_heads(records, source)
         result.levels = dict(records.group_by("_level").len().iter_rows())
         by_event = records.partition_by("event", as_dict=True, include_key=False, maintain_order=True)
         for (event,), rows in by_event.items():
@@ -92,10 +90,10 @@ class Projection:
                 result.events[event] = _gather(rows, {i: readings[known[i]].fields for i in used})  # type: ignore[union-attr]
         return result
 
-    def _index_heads(self, records: pl.DataFrame) -> pl.DataFrame:
+    def _index_heads(self, records: pl.DataFrame, source: int) -> pl.DataFrame:
         texts = records.get_column("_head").unique()
         with self._lock:
-            ids = [self.heads.setdefault(text, len(self.heads)) for text in texts]
+            ids = [self.heads.setdefault((source, text), len(self.heads)) for text in texts]
         table = pl.DataFrame({"_head": texts, "id": pl.Series(ids, dtype=pl.UInt32)})
         joined = records.join(table, on="_head", how="left", maintain_order="left")
         return joined.with_columns(_head="id").drop("id")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ncclcheck.facts.schema import conform
-from ncclcheck.readers.device_names import DeviceName, find_device_names
 from ncclcheck.readers.events import Blocks, read_events
 from ncclcheck.readers.nccl_log import WANTED, log_tables
-from ncclcheck.readers.topo_matrix import Matrix, may_hold_matrix, read_matrices
 
-# Blocks that may hold device names; the reader itself makes sure.
+if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neither
+    from ncclcheck.readers.device_names import DeviceName
+    from ncclcheck.readers.topo_matrix import Matrix
+
+# Blocks that may hold a matrix (`GPU0`) or device names; the readers themselves make sure.
+_MATRIX = re.compile(rb"GPU[0-9]")
 _DEVICE_NAMES = re.compile(rb"#\s+Rank\s+\d|GPU \d+: ")
 
 
@@ -58,18 +62,17 @@ class _OtherKinds:
     _names: list[tuple[int, DeviceName]] = field(default_factory=list)
 
     def look(self, source: int, block: bytes, first_line: int) -> None:
-        matrix, names = may_hold_matrix(block), _DEVICE_NAMES.search(block) is not None
-        if not (matrix or names):
-            return
-        text = block.decode("utf-8", "backslashreplace")
-        lines = list(enumerate(text.split("\n"), first_line))
-        if matrix:
-            found = read_matrices(lines)
+        if _MATRIX.search(block):
+            from ncclcheck.readers.topo_matrix import may_hold_matrix, read_matrices
+
+            found = read_matrices(_lines(block, first_line)) if may_hold_matrix(block) else []
             self._matrices.extend((source, one) for one in found)
             if found:
                 self.kinds.setdefault(source, set()).add("topo-matrix")
-        if names:
-            named = find_device_names(lines)
+        if _DEVICE_NAMES.search(block):
+            from ncclcheck.readers.device_names import find_device_names
+
+            named = find_device_names(_lines(block, first_line))
             self._names.extend((source, one) for one in named)
             if named:
                 self.kinds.setdefault(source, set()).add("device-names")
@@ -86,6 +89,10 @@ class _OtherKinds:
         if self._matrices:
             tables |= _matrix_tables(self._matrices)
         return tables
+
+
+def _lines(block: bytes, first_line: int) -> list[tuple[int, str]]:
+    return list(enumerate(block.decode("utf-8", "backslashreplace").split("\n"), first_line))
 
 
 def _matrix_tables(found: Sequence[tuple[int, Matrix]]) -> dict[str, pl.DataFrame]:

@@ -62,6 +62,13 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def place(machines: Sequence[str], unnamed: str) -> str:
+    """`node3`, `4 machines`, or `unnamed` where the records have no host."""
+    if not machines:
+        return unnamed
+    return machines[0] if len(machines) == 1 else counted(len(machines), "machine")
+
+
 def rides_on_tcp(facts: Facts, network: str) -> bool:
     """Is this network TCP, by its own name or underneath: libfabric's provider `tcp`, UCX without an RDMA transport?"""
     kind = networks.kind(network)

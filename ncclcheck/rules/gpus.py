@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 def classes(facts: Facts, estimator: Estimator) -> tuple[Gpu, ...]:
     """GPU classes that the names in the input (or `--gpu`) may mean; empty: no name is known."""
+    if not (facts.gpu_names or estimator.options.gpu):
+        return ()
     table = estimator.hardware
-    named = [name for printed in facts.gpu_names for name in table.classes_of_name(printed)]
     if estimator.options.gpu:
         named = list(table.classes_of_flag(estimator.options.gpu))
+    else:
+        named = [name for printed in facts.gpu_names for name in table.classes_of_name(printed)]
     return tuple(table.gpus[name] for name in dict.fromkeys(named))
 
 

@@ -71,7 +71,7 @@ from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import compared, counted, listed, no_number, nvswitch_class, rides_on_tcp
+from ncclcheck.rules.common import compared, listed, no_number, nvswitch_class, place, rides_on_tcp
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _from_edges(
     return _finding(
         estimator,
         verdict,
-        f"GPUDirect RDMA is off for {side} on {counted(len(machines), 'machine')} ({staged[0].network}"
+        f"GPUDirect RDMA is off for {side} on {place(machines, 'some machines')} ({staged[0].network}"
         f" {listed(devices)})",
         machines,
         evidence_of(staged, 3) + _why_lines(facts),
@@ -175,8 +175,8 @@ def _from_words(facts: Facts, estimator: Estimator) -> Finding | None:
     if verdict is None:
         return None
     machines = machines_of(said)
-    where = f" on {counted(len(machines), 'machine')}" if machines else ""
-    return _finding(estimator, verdict, f"GPUDirect RDMA is off{where}", machines, evidence_of(said))
+    what = f"GPUDirect RDMA is off on {place(machines, 'machines that the input does not name')}"
+    return _finding(estimator, verdict, what, machines, evidence_of(said))
 
 
 def _finding(

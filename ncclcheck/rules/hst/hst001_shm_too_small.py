@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import counted, stopped
+from ncclcheck.rules.common import place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -95,14 +95,13 @@ def _is_shm(failure: Failure) -> bool:
 
 def _finding(estimator: Estimator, failed: list[Failure]) -> Finding:
     machines = machines_of(failed)
-    where = f" on {counted(len(machines), 'machine')}" if machines else ""
     what, fix = _what(failed)
     return Finding(
         RULE.code,
         RULE.name,
         Severity.ERROR,
         Confidence.HIGH,
-        f"NCCL could not {what}{where}",
+        f"NCCL on {place(machines, 'a machine')} could not {what}",
         fix,
         {"hosts": machines},
         evidence_of(failed),

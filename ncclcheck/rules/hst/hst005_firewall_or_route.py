@@ -67,7 +67,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import counted, stopped
+from ncclcheck.rules.common import counted, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ if TYPE_CHECKING:
     from ncclcheck.facts.seen import Failure, Seen
 
 # What libfabric says when packets to the peer are dropped: on EFA that is the security group.
-_EFA_UNREACHED = re.compile(r"completed with error.*RC: 20\b|unreachable remote|unresponsive re|insert remote addr", re.I)
+_EFA_UNREACHED = re.compile(
+    r"completed with error.*RC: 20\b|unreachable remote|unresponsive re|insert remote addr", re.I
+)
 # Addresses that only mean something on the machine that announced them.
 _NO_ADDRESS = re.compile(r"^(?:127\.|169\.254\.|\[?::1|\[?fe80:)")
 # The release from which connections are made after init, at the first collective.
@@ -153,7 +155,6 @@ def _finding(estimator: Estimator, error: str, failures: list[Failure]) -> Findi
     machines = machines_of(failures)
     peer = next((failure.fields["peer"] for failure in failures if "peer" in failure.fields), "")
     meaning, fix = _meaning(error, peer)
-    who = machines[0] if len(machines) == 1 else counted(len(machines), "machine") if machines else "A rank"
     times = sum(failure.count for failure in failures)
     more = f", and {counted(times - 1, 'more connection')}" if times > 1 else ""
     return Finding(
@@ -161,7 +162,7 @@ def _finding(estimator: Estimator, error: str, failures: list[Failure]) -> Findi
         RULE.name,
         Severity.ERROR,
         Confidence.HIGH,
-        f"{who} could not connect to {peer or 'a peer'}{more} ({error or 'gave up after all retries'}): {meaning}",
+        f"{place(machines, 'A rank')} could not connect to {peer or 'a peer'}{more} ({error or 'gave up after all retries'}): {meaning}",
         fix,
         {"hosts": machines},
         evidence_of(failures),
@@ -180,13 +181,12 @@ def _meaning(error: str, peer: str) -> tuple[str, str]:
 
 def _security_group(estimator: Estimator, dropped: list[Seen]) -> Finding:
     machines = machines_of(dropped)
-    who = machines[0] if len(machines) == 1 else counted(len(machines), "machine") if machines else "A rank"
     return Finding(
         RULE.code,
         RULE.name,
         Severity.ERROR,
         Confidence.MEDIUM,
-        f"EFA requests of {who} did not reach the peer: usually the security group does not allow the traffic",
+        f"EFA requests of {place(machines, 'a rank')} did not reach the peer: usually the security group does not allow the traffic",
         "AWS: allow all traffic, inbound and outbound, from and to the security group itself (by its id: 0.0.0.0/0 does"
         " not cover EFA)",
         {"hosts": machines},

@@ -66,7 +66,7 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of
 from ncclcheck.facts.seen import Seen
-from ncclcheck.rules.common import compared, counted, ib_disabled, listed, no_number, rdma_expected, rides_on_tcp
+from ncclcheck.rules.common import compared, ib_disabled, listed, no_number, place, rdma_expected, rides_on_tcp
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _finding(
         RULE.name,
         severity,
         confidence,
-        f"{what} on {_where(machines)}: {why}",
+        f"{what} on {place(machines, 'machines that the input does not name')}: {why}",
         _FIX_LIBRARY if library else _FIX,
         {"hosts": machines},
         evidence_of(proof),
@@ -141,12 +141,6 @@ def _finding(
             else no_number("the number of machines is not in the input: there may be no traffic between machines")
         ),
     )
-
-
-def _where(machines: tuple[str, ...]) -> str:
-    if not machines:
-        return "machines that the input does not name"
-    return machines[0] if len(machines) == 1 else counted(len(machines), "machine")
 
 
 def _weight(facts: Facts, estimator: Estimator, machines: tuple[str, ...]) -> tuple[Severity, Confidence, str]:

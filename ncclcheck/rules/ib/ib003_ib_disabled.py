@@ -57,7 +57,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import compared, counted, ib_disabled, listed, no_number, rdma_expected, rides_on_tcp
+from ncclcheck.rules.common import compared, ib_disabled, listed, no_number, place, rdma_expected, rides_on_tcp
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _keeps_off(facts: Facts, estimator: Estimator, disabled: tuple[Seen, ...]) -
     return _finding(
         Severity.ERROR if sign else Severity.WARNING,
         Confidence.HIGH if sure else Confidence.MEDIUM,
-        f"NCCL_IB_DISABLE=1 on {counted(len(machines), 'machine')} leaves TCP sockets for the traffic between"
+        f"NCCL_IB_DISABLE=1 on {place(machines, 'all machines')} leaves TCP sockets for the traffic between"
         f" machines{doubt}",
         _FIX,
         disabled,

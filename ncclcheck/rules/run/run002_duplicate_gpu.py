@@ -60,7 +60,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import counted, is_on, stopped
+from ncclcheck.rules.common import counted, is_on, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -120,7 +120,6 @@ def _finding(
     machines: tuple[str, ...],
     evidence: tuple[Evidence, ...],
 ) -> Finding:
-    where = machines[0] if len(machines) == 1 else counted(len(machines), "machine") if machines else "one machine"
     who = f"{counted(len(ranks), 'rank')} of one communicator share" if ranks else "Several ranks share"
     ordered = tuple(sorted(ranks, key=int))
     return Finding(
@@ -128,7 +127,7 @@ def _finding(
         RULE.name,
         Severity.ERROR,
         confidence,
-        f"{who} {counted(gpus, 'GPU') if gpus else 'a GPU'} on {where}",
+        f"{who} {counted(gpus, 'GPU') if gpus else 'a GPU'} on {place(machines, 'one machine')}",
         _FIX,
         {"hosts": machines, "ranks": ordered} if ordered else {"hosts": machines},
         evidence,

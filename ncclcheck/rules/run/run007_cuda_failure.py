@@ -64,17 +64,130 @@ printed, and the rule is not evaluated.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ncclcheck.rules.model import Finding, NotEvaluated, Rule, Severity
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.rules.common import no_number, place, stopped
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import Failure
+
+_NEEDS = "WARN lines of NCCL: NCCL_DEBUG=WARN or INFO (at VERSION they are not printed)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """The usual cause behind an error: words of its text, files of NCCL it is printed from (none: any)."""
+
+    words: tuple[str, ...]
+    cause: str
+    fix: str
+    files: tuple[str, ...] = ()
+
+
+_FABRIC = (
+    "systemctl status nvidia-fabricmanager (same version as the driver); nvidia-smi -q | grep -A4 Fabric must say"
+    " Completed, else reset the GPUs or reboot; NCCL_NVLS_ENABLE=0 gets the job going meanwhile"
+)
+_VERSIONS = (
+    "a driver at least as new as the CUDA of the NCCL build (nvidia-smi against '+cudaX.Y' of the version line), and an"
+    " NCCL built for this GPU: torch.cuda.get_arch_list(), torch.cuda.nccl.version()"
+)
+_HARDWARE = "dmesg -T | grep 'NVRM: Xid'; nvidia-smi -q -d ECC,ROW_REMAPPER; drain the node, reset or replace the GPU"
+_HANDLES = "one IPC and PID name space for all ranks of a machine (--ipc=host --pid=host); NCCL_CUMEM_ENABLE=0 to test"
+_MEMORY = (
+    "leave NCCL 1 to 2 GB (vLLM: --gpu-memory-utilization), create communicators before the model is loaded, look for"
+    " leftovers with fuser -v /dev/nvidia*; NCCL_MAX_CTAS makes it take less"
+)
+_LOOK_UP = "nvidia-smi, dmesg -T | grep 'NVRM: Xid', and the first error of that process: later ones repeat it"
+
+# First match wins: what a file of NCCL tells comes before what the text alone would say.
+_CAUSES = (
+    _Cause(("out of memory", "memory allocation"), "no GPU memory is left for NCCL's buffers", _MEMORY),
+    _Cause(("named symbol not found", "no kernel image", "invalid device function", "device kernel image is invalid"),
+           "this NCCL has no code for the GPU, or its CUDA is newer than the driver", _VERSIONS),
+    _Cause(("driver version is insufficient", "unsupported toolchain", "ptx", "compat mode"),
+           "the driver is older than the CUDA of the NCCL build", _VERSIONS),
+    _Cause(("driver/library version mismatch",),
+           "the driver was updated under running processes, or the container brings another one",
+           "reload the kernel modules or reboot; the container must get its driver library from the host"),
+    _Cause(("ecc", "gpu is lost", "fallen off", "unknown error", "nvlink was detected"), "the GPU or its links failed",
+           _HARDWARE),
+    _Cause(("illegal memory access", "unspecified launch failure", "misaligned", "assert", "illegal instruction"),
+           "an earlier kernel of the application failed and NCCL only meets the error",
+           "CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer on the application names the kernel; take it out afterwards"),
+    _Cause(("",), "NVLS memory could not be set up: usually the fabric manager or the container",
+           _FABRIC, ("nvls.cc", "multicast.cc")),
+    _Cause(("not yet initialized", "not ready"), "the fabric manager does not run on an NVSwitch machine", _FABRIC),
+    _Cause(("not supported",), "NVLS, cuMem or fabric handles are refused: fabric manager, container, MIG or vGPU",
+           _FABRIC),
+    _Cause(("handle", "invalid argument", "invalid device context", "ipc"),
+           "a memory handle of another process cannot be opened: containers apart, or IOMMU", _HANDLES,
+           ("p2p.cc", "ipc", "shm.cc", "register.cc")),
+    _Cause(("invalid resource handle", "invalid device context", "different context"),
+           "a handle of another process or context is used", _HANDLES),
+    _Cause(("peer access", "mapping of buffer", "map"), "two libraries drive one device, or an IOMMU is in the way",
+           "look for a second library that enables peer access; on bare metal intel_iommu=off or iommu=pt"),
+    _Cause(("busy or unavailable", "exclusive"), "another process holds the GPU, or its compute mode is exclusive",
+           "nvidia-smi -q -d COMPUTE; fuser -v /dev/nvidia*"),
+)  # fmt: skip
+_ANY = _Cause((), "NCCL cannot go on after it", _LOOK_UP)
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    raise NotImplementedError
+    failed = [one for one in facts.failures("cuda_failure", "cuda_ipc_failed", "nvml_failed") if one.level == "WARN"]
+    by_error: dict[str, list[Failure]] = {}
+    for failure in failed:
+        by_error.setdefault(_error(failure).lower(), []).append(failure)
+    for failures in by_error.values():
+        yield _finding(facts, estimator, failures)
+    if not failed and not facts.visibility.info and not facts.failures():
+        yield NotEvaluated(_NEEDS)
+
+
+def _error(failure: Failure) -> str:
+    return failure.fields.get("error") or failure.fields.get("text") or "unknown"
+
+
+def _finding(facts: Facts, estimator: Estimator, failures: list[Failure]) -> Finding:
+    machines, error = machines_of(failures), _error(failures[0])
+    sources = [failure.fields["src_file"] for failure in failures if "src_file" in failure.fields]
+    files = sorted({source.rpartition("/")[2] for source in sources})
+    found = _cause(error, files)
+    code = next((f" ({failure.fields['code']})" for failure in failures if "code" in failure.fields), "")
+    where = f" in {files[0]}" if len(files) == 1 else ""
+    ending = "driver shutting down" in error.lower()
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.INFO if ending else Severity.ERROR,
+        Confidence.LOW if ending else Confidence.HIGH,
+        f"{_call(facts, failures[0])}{where} failed on {place(machines, 'a rank')} with '{error}'{code}:"
+        f" {'the process was ending' if ending else found.cause}",
+        found.fix,
+        {"hosts": machines},
+        evidence_of(failures),
+        **(no_number("the process was ending") if ending else stopped(estimator)),
+    )
+
+
+def _call(facts: Facts, failure: Failure) -> str:
+    if failure.category == "nvml_failed":
+        return failure.fields.get("call", "NVML")
+    return failure.fields.get("call") or ("A HIP call of RCCL" if facts.is_rccl else "A CUDA call of NCCL")
+
+
+def _cause(error: str, files: list[str]) -> _Cause:
+    text = error.lower()
+    for known in _CAUSES:
+        here = not known.files or any(name in file for file in files for name in known.files)
+        if here and any(word in text for word in known.words):
+            return known
+    return _ANY
 
 
 RULE = Rule(
