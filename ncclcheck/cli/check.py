@@ -27,7 +27,7 @@ _RULES = "Codes, names, families (NET), or ALL; a comma list, may be repeated."
 @click.option("--extend-select", multiple=True, metavar="RULES", help="Run these, too.")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="error", show_default=True, help="Exit 1 from here on.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found or missing (for prologs).")
-@click.option("--gpu", metavar="NAME", help="GPU class the estimate shall assume, such as H100.")
+@click.option("--gpu", metavar="NAME", help="GPU class the estimate shall assume: H100; local: this machine's.")
 @click.option(
     "--nic-gbps", type=click.FloatRange(min=0, min_open=True), metavar="N", help="NIC rate in Gb/s as sold: 400."
 )

@@ -54,7 +54,7 @@ def estimate_options(
     from ncclcheck.estimate.estimator import EstimateOptions, Estimator, parse_params
     from ncclcheck.facts.shape import JobShape
 
-    given: dict[str, Any] = {"gpu": gpu, "nic_gbit": nic_gbps, "dtype": dtype}
+    given: dict[str, Any] = {"gpu": local_gpu() if gpu == "local" else gpu, "nic_gbit": nic_gbps, "dtype": dtype}
     try:
         if params is not None:
             given["params"] = parse_params(params)
@@ -63,6 +63,16 @@ def estimate_options(
         return options
     except ValueError as error:
         raise WrongCallError(str(error)) from None
+
+
+def local_gpu() -> str:
+    """The GPU model of this machine."""
+    from ncclcheck.live import nvml
+
+    try:
+        return nvml.gpu_names()[0]
+    except nvml.NoDriverError as error:
+        raise WrongCallError(f"--gpu local: {error}") from None
 
 
 def chosen_rules(registry: Registry, selection: Selection) -> tuple[Rule, ...]:

@@ -11,7 +11,8 @@ Where the input tells the cause it is named:
   printed until 2.12.12; all forms need the NET subsystem.
 - `GPU Direct RDMA Disabled for GPU 1b000 / HCA 4 (distance 6 > 4)`: too far for the level in force. The numbers are
   indexes into the path types **of that release**: 4 is PHB in 2.6, PXB in 2.8 to 2.25.
-- a plugin that says so (`disabling GDR`), a GeForce card, a NIC without support: information, with the reason.
+- a plugin that says so (`disabling GDR`) on an instance type that cannot, a GeForce card: information, with the reason.
+  Where the GPUs are of NVSwitch class it is an error, and a warning where the input does not name them.
 - from 2.30.3 the distance lines are gone at INFO: then it is "module or distance", and GRAPH output would tell.
 
 `DMA-BUF is available on GPU device 0` clears nothing: it concerns the GPU's side of the registration.

@@ -162,7 +162,8 @@ def _finding(estimator: Estimator, error: str, failures: list[Failure]) -> Findi
         RULE.name,
         Severity.ERROR,
         Confidence.HIGH,
-        f"{place(machines, 'A rank')} could not connect to {peer or 'a peer'}{more} ({error or 'gave up after all retries'}): {meaning}",
+        f"{place(machines, 'A rank')} could not connect to {peer or 'a peer'}{more}"
+        f" ({error or 'gave up after all retries'}): {meaning}",
         fix,
         {"hosts": machines},
         evidence_of(failures),
@@ -186,7 +187,8 @@ def _security_group(estimator: Estimator, dropped: list[Seen]) -> Finding:
         RULE.name,
         Severity.ERROR,
         Confidence.MEDIUM,
-        f"EFA requests of {place(machines, 'a rank')} did not reach the peer: usually the security group does not allow the traffic",
+        f"EFA requests of {place(machines, 'a rank')} did not reach the peer: usually the security group does not allow"
+        " the traffic",
         "AWS: allow all traffic, inbound and outbound, from and to the security group itself (by its id: 0.0.0.0/0 does"
         " not cover EFA)",
         {"hosts": machines},

@@ -3,9 +3,10 @@
 ## What it finds
 
 `NET/IB : No device found.`, or verbs that cannot be loaded (`Failed to open libibverbs.so[.1]`, a WARN until 2.10.3
-and INFO from 2.11.4 on), in a job that spans several machines, or on one host while its peers list devices. With the
-number of machines unknown the finding is a warning if RDMA was meant (`NCCL_IB_HCA`, `NCCL_IB_GID_INDEX` and the
-like set, a plugin configured, a verbs failure) and information otherwise.
+and INFO from 2.11.4 on), in a job that spans several machines, or on one host while its peers list devices. It is an
+error, and a warning where nothing says that the machines have RDMA (see NET001). With the number of machines unknown
+it is a warning if RDMA was meant (`NCCL_IB_HCA`, `NCCL_IB_GID_INDEX` and the like set, a plugin configured, a verbs
+failure) and information otherwise.
 
 The line means that after NCCL_IB_HCA was applied no port was left that is active, with link layer InfiniBand or
 Ethernet. It does not say why: no device in the container, driver or provider library missing, all ports down, or a
@@ -101,8 +102,9 @@ def _saying(facts: Facts) -> list[Seen | Failure]:
 
 
 def _carried(facts: Facts) -> tuple[Seen, ...]:
-    """Networks in use that are not TCP: the internal transport's devices do not matter beside a plugin that works."""
-    return tuple(seen for seen in facts.networks if not rides_on_tcp(facts, seen.value))
+    """Networks of plugins and of devices that were found: beside a plugin that works the search does not matter."""
+    plugin = "FastSocket"  # TCP, but not for want of a device
+    return tuple(seen for seen in facts.networks if plugin in seen.value or not rides_on_tcp(facts, seen.value))
 
 
 def _without_network(facts: Facts, saying: list[Seen | Failure]) -> tuple[str, ...] | None:

@@ -6,6 +6,9 @@
 is the internal one. The variable stops the internal verbs transport only, so NCCL does not look for devices (no
 `NET/IB` line at all) and takes sockets. A value of 0 is printed as well, in the same words: it is parsed, not matched.
 
+An error when anything says that the machines have RDMA (see NET001), otherwise a warning: the variable hides the line
+that would tell. With the number of machines unknown it is information, and only where RDMA was meant.
+
 Numeric variables are printed whenever they are set, even to their default, with a full stop at the end. They have
 been visible at NCCL_DEBUG=INFO in all releases (from 2.16.5 on through the ENV subsystem, which
 `NCCL_DEBUG_SUBSYS=INIT` hides).

@@ -137,24 +137,22 @@ def _traffic(facts: Facts, slow: tuple[Seen, ...]) -> _Traffic | None:
 
 
 def _finding(facts: Facts, estimator: Estimator, traffic: _Traffic) -> Finding:
+    by_plugin = "FastSocket" in traffic.networks
     sign = rdma_expected(facts, estimator)
-    cause, fix = _cause(facts)
-    tuned = "FastSocket" in traffic.networks
-    if sign:
-        cause = f"{cause} (RDMA is expected: {sign})"
-    else:
-        cause = f"{cause}, and nothing in the input says that the machines have RDMA"
-        fix = f"{fix}; {_TUNE}"
+    if by_plugin and not facts.rdma_signs:
+        sign = ""  # the cloud's own choice for instances without RDMA, whatever the GPUs
+    cause, fix = _cause(facts, by_plugin)
+    doubt = f"RDMA is expected: {sign}" if sign else "nothing in the input says that the machines have RDMA"
     return Finding(
         RULE.code,
         RULE.name,
         Severity.ERROR if sign else Severity.WARNING,
         Confidence.HIGH if sign and traffic.sure else Confidence.MEDIUM,
-        f"{_whose(traffic)} goes over {_carrier(facts, traffic)}: {cause}",
-        fix,
+        f"{_whose(traffic)} goes over {_carrier(facts, traffic)}: {f'{cause} ({doubt})' if cause else doubt}",
+        fix if sign else f"{fix}; {_TUNE}",
         {"hosts": traffic.machines},
         traffic.evidence,
-        **compared(estimator, {"network": "rdma"}, {"network": "socket", "tcp_tuned": tuned}),
+        **compared(estimator, {"network": "rdma"}, {"network": "socket", "tcp_tuned": by_plugin}),
     )
 
 
@@ -175,8 +173,10 @@ def _carrier(facts: Facts, traffic: _Traffic) -> str:
     return f"TCP sockets on {listed(interfaces)}" if interfaces else "TCP sockets"
 
 
-def _cause(facts: Facts) -> tuple[str, str]:
-    """Why, as far as the input tells, and what to do about it."""
+def _cause(facts: Facts, by_plugin: bool) -> tuple[str, str]:
+    """Why, as far as the input tells ("" otherwise), and what to do about it."""
+    if by_plugin:
+        return "FastSocket is TCP, if tuned", "an instance type with GPUDirect-TCPX, TCPXO or RDMA, and its plugin"
     if ib_disabled(facts):
         return (
             "NCCL_IB_DISABLE=1 keeps NCCL from looking for InfiniBand and RoCE",
@@ -195,7 +195,7 @@ def _cause(facts: Facts) -> tuple[str, str]:
     if any("libibverbs" in failure.fields.get("text", "") for failure in facts.failures("warn")):
         return "libibverbs could not be loaded", "apt-get install libibverbs1 ibverbs-providers (in the image)"
     return (
-        "why NCCL did not take an RDMA network is not in the input",
+        "",
         "NCCL_NET=IB makes init fail, with the reason, instead of falling back; log with"
         " NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET",
     )

@@ -99,6 +99,7 @@ _VERSIONS = (
 )
 _HARDWARE = "dmesg -T | grep 'NVRM: Xid'; nvidia-smi -q -d ECC,ROW_REMAPPER; drain the node, reset or replace the GPU"
 _HANDLES = "one IPC and PID name space for all ranks of a machine (--ipc=host --pid=host); NCCL_CUMEM_ENABLE=0 to test"
+_FINE_GRAIN = "iommu=pt on the kernel command line, HSA_FORCE_FINE_GRAIN_PCIE=1, one IPC name space for all ranks"
 _MEMORY = (
     "leave NCCL 1 to 2 GB (vLLM: --gpu-memory-utilization), create communicators before the model is loaded, look for"
     " leftovers with fuser -v /dev/nvidia*; NCCL_MAX_CTAS makes it take less"
@@ -126,7 +127,7 @@ _CAUSES = (
     _Cause(("not supported",), "NVLS, cuMem or fabric handles are refused: fabric manager, container, MIG or vGPU",
            _FABRIC),
     _Cause(("handle", "invalid argument", "invalid device context", "ipc"),
-           "a memory handle of another process cannot be opened: containers apart, or IOMMU", _HANDLES,
+           "GPU memory cannot be shared between processes: containers apart, or IOMMU", _HANDLES,
            ("p2p.cc", "ipc", "shm.cc", "register.cc")),
     _Cause(("invalid resource handle", "invalid device context", "different context"),
            "a handle of another process or context is used", _HANDLES),
@@ -157,7 +158,7 @@ def _finding(facts: Facts, estimator: Estimator, failures: list[Failure]) -> Fin
     machines, error = machines_of(failures), _error(failures[0])
     sources = [failure.fields["src_file"] for failure in failures if "src_file" in failure.fields]
     files = sorted({source.rpartition("/")[2] for source in sources})
-    found = _cause(error, files)
+    found = _cause(error, [*files, *_traced(facts, machines)])
     code = next((f" ({failure.fields['code']})" for failure in failures if "code" in failure.fields), "")
     where = f" in {files[0]}" if len(files) == 1 else ""
     ending = "driver shutting down" in error.lower()
@@ -168,11 +169,17 @@ def _finding(facts: Facts, estimator: Estimator, failures: list[Failure]) -> Fin
         Confidence.LOW if ending else Confidence.HIGH,
         f"{_call(facts, failures[0])}{where} failed on {place(machines, 'a rank')} with '{error}'{code}:"
         f" {'the process was ending' if ending else found.cause}",
-        found.fix,
+        _FINE_GRAIN if facts.is_rccl and found.fix == _HANDLES else found.fix,
         {"hosts": machines},
         evidence_of(failures),
         **(no_number("the process was ending") if ending else stopped(estimator)),
     )
+
+
+def _traced(facts: Facts, machines: tuple[str, ...]) -> list[str]:
+    """Files that the error passed through on its way up: the call itself is often in a header."""
+    traces = [one for one in facts.failures("error_trace") if one.fields.get("code") == "1"]
+    return [one.fields.get("src_file", "") for one in traces if {*one.machines} <= {*machines}]
 
 
 def _call(facts: Facts, failure: Failure) -> str:

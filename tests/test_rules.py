@@ -1,0 +1,141 @@
+"""Every rule against its fixtures, and what holds for all rules.
+
+`fixtures/rules/<CODE>/expect.toml` says what the rule must say about each file of that folder; no test names one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ncclcheck.engine.registry import load_registry
+from ncclcheck.engine.run import Evaluation, evaluate
+from ncclcheck.estimate.estimator import EstimateOptions, Estimator
+from ncclcheck.facts.facts import Facts
+from ncclcheck.inputs.source import file_source
+from ncclcheck.readers.read import read_sources
+from ncclcheck.rules.model import Finding, Severity
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+ENTRIES = {entry.rule.code: entry for entry in load_registry().entries}
+EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
+    file.parent.name: tomllib.loads(file.read_text()) for file in sorted((FIXTURES / "rules").glob("*/expect.toml"))
+}
+HEALTHY = sorted((FIXTURES / "healthy").glob("*.log"))
+HEADINGS = ("What it finds", "Why it costs", "Example", "How to fix", "When it is not a problem", "References")
+
+# Other programs read codes and names: they never change.
+NAMES = {
+    "NET001": "socket-fallback",
+    "IB001": "no-hca",
+    "IB003": "ib-disabled",
+    "GDR001": "gdr-off",
+    "TOP001": "non-rail",
+    "PCI001": "pcie-bound",
+    "PCI002": "p2p-disabled",
+    "VRT001": "virtualized",
+    "HST001": "shm-too-small",
+    "HST005": "firewall-or-route",
+    "RUN002": "duplicate-gpu",
+    "RUN007": "cuda-failure",
+    "LOG001": "low-visibility",
+    "LOG003": "partial-ranks",
+}
+
+
+@cache
+def judged(path: Path) -> Evaluation:
+    """All rules on one file: causes are found only when the other rules run too."""
+    source = file_source(str(path), str(path))
+    facts = Facts(read_sources([source]).tables, [source.name])
+    return evaluate(facts, Estimator(facts.shape(), EstimateOptions()), [entry.rule for entry in ENTRIES.values()])
+
+
+def verdict_of(code: str, evaluation: Evaluation) -> tuple[str, tuple[str, ...]]:
+    row = next(row for row in evaluation.verdicts if row.code == code)
+    return row.verdict, row.needs
+
+
+FILES = [pytest.param(code, name, id=f"{code}/{name}") for code, files in EXPECTED.items() for name in files]
+
+
+@pytest.mark.parametrize(("code", "name"), FILES)
+def test_fixture(code: str, name: str) -> None:
+    expected = EXPECTED[code][name]
+    evaluation = judged(FIXTURES / "rules" / code / name)
+    assert [crash for crash in evaluation.crashes if crash.startswith(code)] == []
+    verdict, needs = verdict_of(code, evaluation)
+    assert verdict == expected["verdict"], needs
+    found = [finding for finding in evaluation.findings if finding.code == code]
+    if verdict == "not_evaluated":
+        assert all(needs), "it says what would settle the question"
+    if verdict != "fail":
+        return
+    assert len(found) == 1, "one finding per fault"
+    as_expected(found[0], expected)
+    well_formed(found[0], code)
+
+
+def as_expected(finding: Finding, expected: dict[str, Any]) -> None:
+    said = {
+        "severity": finding.severity.value,
+        "confidence": finding.confidence.value,
+        "hosts": sorted(finding.subject.get("hosts", ())),
+        "causes": sorted(finding.causes),
+        "estimate": finding.estimate is not None,
+    }
+    wanted = {key: sorted(want) if isinstance(want, list) else want for key, want in expected.items() if key in said}
+    assert {key: said[key] for key in wanted} == wanted, (finding.message, finding.no_estimate_because)
+
+
+def well_formed(finding: Finding, code: str) -> None:
+    assert (finding.code, finding.name) == (code, NAMES[code])
+    assert (finding.estimate is None) != (finding.no_estimate_because is None), "an estimate, or why there is none"
+    assert finding.estimate is None or finding.cost is not None
+    assert finding.evidence or code == "LOG001", "the lines that prove it; what is hidden has none"
+    assert finding.message and "\n" not in finding.message
+    assert finding.fix
+
+
+@pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.name)
+@pytest.mark.parametrize("code", ENTRIES)
+def test_healthy_logs_stay_quiet(code: str, path: Path) -> None:
+    evaluation = judged(path)
+    assert [crash for crash in evaluation.crashes if crash.startswith(code)] == []
+    found = [finding for finding in evaluation.findings if finding.code == code]
+    assert [finding.message for finding in found if finding.severity is not Severity.INFO] == []
+
+
+def test_codes_and_names_are_the_contract() -> None:
+    assert {code: entry.rule.name for code, entry in ENTRIES.items()} == NAMES
+    assert len(set(NAMES.values())) == len(NAMES)
+    assert sorted(EXPECTED) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("code", ENTRIES)
+def test_page(code: str) -> None:
+    entry = ENTRIES[code]
+    titles = [line.removeprefix("## ") for line in entry.page.splitlines() if line.startswith("## ")]
+    assert titles == list(HEADINGS)
+    title = entry.page.splitlines()[0]
+    assert title.rstrip(".") == entry.rule.summary, "the page opens with the summary"
+
+
+@pytest.mark.parametrize("code", ENTRIES)
+def test_causes_name_rules(code: str) -> None:
+    assert set(ENTRIES[code].rule.caused_by) <= set(ENTRIES) - {code}
+
+
+@pytest.mark.parametrize("code", EXPECTED)
+def test_fixtures_are_complete(code: str) -> None:
+    files = EXPECTED[code]
+    present = {path.name for path in (FIXTURES / "rules" / code).iterdir()} - {"expect.toml"}
+    assert set(files) == present, "expect.toml names every file and no other"
+    assert {row["verdict"] for row in files.values()} == {"fail", "pass", "not_evaluated"}
+    for name, row in files.items():
+        needed = {"severity", "confidence", "hosts", "causes"} if row["verdict"] == "fail" else set()
+        assert needed | {"verdict", "why"} <= set(row), name
