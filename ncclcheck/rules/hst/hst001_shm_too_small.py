@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
     from ncclcheck.facts.seen import Failure
 
+_CATEGORIES = ("shm_extend_failed", "shm_failed", "syscall_failed", "warn")
 _FULL = "No space left on device"
 _FIX_SIZE = (
     "docker run --shm-size=8g (or --ipc=host); Kubernetes: emptyDir {medium: Memory, sizeLimit: 16Gi} at /dev/shm;"
@@ -76,7 +77,7 @@ _NEEDS = "channel lines or 'Connected all rings': no segment has been made where
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    failed = [failure for failure in facts.failures() if _is_shm(failure)]
+    failed = [failure for failure in facts.failures(*_CATEGORIES) if _is_shm(failure)]
     if failed:
         yield _finding(estimator, failed)
     elif not facts.edges and not facts.rings_connected:

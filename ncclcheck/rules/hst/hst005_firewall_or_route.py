@@ -97,12 +97,13 @@ _MEANINGS = [
      "ip route get <ip> from the failing host; NCCL_SOCKET_IFNAME=<interface of the common network> on all hosts"),
 ]  # fmt: skip
 _UNKNOWN = ("the way to the peer is closed", f"nc -vz <ip> <port> from the failing host while the job waits; {_OPEN}")
+_CATEGORIES = ("socket_connect_gaveup", "socket_connect_failed", "syscall_failed")
 _NEEDS_END = "connections are being retried where the input ends: 'Connected all rings' or 'exceeded' would tell"
 _NEEDS_LINES = "'Init COMPLETE' or 'Connected all rings': the input shows no attempt to connect"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    given_up = [failure for failure in facts.failures() if _gave_up(failure)]
+    given_up = [failure for failure in facts.failures(*_CATEGORIES) if _gave_up(failure)]
     by_error: dict[str, list[Failure]] = {}
     for failure in given_up:
         by_error.setdefault(_error(facts, failure), []).append(failure)
@@ -119,7 +120,7 @@ def _gave_up(failure: Failure) -> bool:
     """The attempt ended: retries are INFO and prove nothing, and RAS binds without need."""
     if failure.category == "syscall_failed":
         return failure.level == "WARN" and failure.fields.get("call", "").startswith("connect")
-    return failure.category in ("socket_connect_gaveup", "socket_connect_failed") and failure.level == "WARN"
+    return failure.level == "WARN"
 
 
 def _retries(facts: Facts) -> list[tuple[str, tuple[str, ...]]]:

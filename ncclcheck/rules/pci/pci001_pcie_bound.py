@@ -69,6 +69,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import Matrix
 from ncclcheck.rules import gpus
+from ncclcheck.rules.common import compared
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -198,12 +199,9 @@ def _finding(
     message: str, hosts: tuple[str, ...], evidence: tuple[Evidence, ...], estimator: Estimator, *, severity: Severity,
     confidence: Confidence, healthy: dict[str, object], actual: dict[str, object], fix: str,
 ) -> Finding:  # fmt: skip
-    estimate = estimator.compare(healthy, actual)
     return Finding(
         code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=fix,
-        subject={"hosts": hosts}, evidence=evidence, estimate=estimate,
-        cost=estimator.cost_of(estimate) if estimate else None,
-        no_estimate_because=None if estimate else estimator.why_not,
+        subject={"hosts": hosts}, evidence=evidence, **compared(estimator, healthy, actual),
     )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import ORDER, Matrix
 from ncclcheck.facts.seen import Seen
 from ncclcheck.rules import gpus
+from ncclcheck.rules.common import compared, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ _GEFORCE = "the stock driver offers no peer access for these cards"
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     limit = default_limit(facts)
-    found = [*_by_setting(facts, estimator, limit), *_by_driver(facts, estimator), *_by_matrix(facts, estimator, limit)]
+    found: list[Finding | NotEvaluated] = [
+        *_by_setting(facts, estimator, limit),
+        *_by_driver(facts, estimator),
+        *_by_matrix(facts, estimator, limit),
+    ]
     if not found:
         found = list(_by_edges(facts, estimator, limit))
     yield from found
@@ -228,13 +233,13 @@ def _finding(
     severity: Severity, confidence: Confidence, fix: str, stops: bool = False,
 ) -> Finding:  # fmt: skip
     by_design = gpus.nvlink_by_design(facts, estimator)
-    healthy: dict[str, object] = {"intra": "nvlink"} if by_design is Answer.YES else {"intra": ("pcie-switch", "pcie-cpu")}
-    estimate = None if stops else estimator.compare(healthy, {"intra": "shm"})
-    cost = estimator.stops() if stops else estimator.cost_of(estimate) if estimate else None
-    why = None if estimate else "the job stops: there is no bandwidth to compare" if stops else estimator.why_not
+    healthy: dict[str, object] = (
+        {"intra": "nvlink"} if by_design is Answer.YES else {"intra": ("pcie-switch", "pcie-cpu")}
+    )
+    numbers = stopped(estimator) if stops else compared(estimator, healthy, {"intra": "shm"})
     return Finding(
         code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=fix,
-        subject={"hosts": hosts}, evidence=evidence, estimate=estimate, cost=cost, no_estimate_because=why,
+        subject={"hosts": hosts}, evidence=evidence, **numbers,
     )  # fmt: skip
 
 

@@ -72,6 +72,7 @@ from ncclcheck.facts.facts import evidence_of
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.rails import RingRails
 from ncclcheck.facts.seen import Seen
+from ncclcheck.rules.common import compared, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ def _from_rings(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
         return
     kinds = {networks.kind(group.network) for group in facts.net_edges()}
     if kinds - {"ib"}:
-        yield NotEvaluated(f"an InfiniBand or RoCE network: {', '.join(sorted(kinds - {'ib'}))} has no rails to compare")
+        yield NotEvaluated(
+            f"an InfiniBand or RoCE network: {', '.join(sorted(kinds - {'ib'}))} has no rails to compare"
+        )
         return
     rails = facts.ring_rails
     if rails is None:
@@ -118,8 +121,10 @@ def _from_one_side(rails: RingRails, facts: Facts, estimator: Estimator) -> Iter
     if patterns == {1}:
         yield _crossing(rails, facts, estimator, Confidence.MEDIUM)
     elif patterns != {2}:
-        yield NotEvaluated("`Pattern 4` lines (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH) or the neighbours' channel lines: rings"
-                           " that enter and leave by different NICs may alternate")
+        yield NotEvaluated(
+            "`Pattern 4` lines (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH) or the neighbours' channel lines: rings"
+            " that enter and leave by different NICs may alternate"
+        )
 
 
 def _crossing(rails: RingRails, facts: Facts, estimator: Estimator, confidence: Confidence) -> Finding:
@@ -127,15 +132,14 @@ def _crossing(rails: RingRails, facts: Facts, estimator: Estimator, confidence: 
     share = f"{rails.crossing} of {rails.channels} ring channels"
     message = f"{share} leave a machine on one rail and enter the next on another (rails by {rails.basis})"
     message += f": {cause}" if cause else "; free on one leaf or a non-blocking fabric, spine hops on a rail-wired one"
-    estimate = estimator.compare({}, {"crossing_share": rails.share}) if cause else None
+    change = {"crossing_share": rails.share}
+    numbers = compared(estimator, {}, change) if cause else no_number("the fabric is unknown")
     return Finding(
         code=RULE.code, name=RULE.name, severity=Severity.WARNING if cause else Severity.INFO, confidence=confidence,
         message=message,
         fix="NCCL_CROSS_NIC=0 keeps rings on one rail; give all hosts the same NCCL_IB_HCA list in the same order (2.29.7 and"
         " newer sort by PCI address)",
-        subject={"hosts": rails.machines}, evidence=(*rails.evidence[:3], *lines)[:4], estimate=estimate,
-        cost=estimator.cost_of(estimate) if estimate else None,
-        no_estimate_because=None if estimate else estimator.why_not if cause else "the fabric is unknown",
+        subject={"hosts": rails.machines}, evidence=(*rails.evidence[:3], *lines)[:4], **numbers,
     )  # fmt: skip
 
 
@@ -146,7 +150,10 @@ def _cause(rails: RingRails, facts: Facts) -> tuple[str, tuple[Evidence, ...]]:
         return "NCCL_CROSS_NIC=1 lets rings change the NIC", evidence_of(forced, 1)
     mixed = {value for _, value in facts.cross_nic}
     if len(mixed) > 1:
-        return f"machines differ in crossNic ({', '.join(map(str, sorted(mixed)))}), which misjoins rings before 2.28.3", ()
+        return (
+            f"machines differ in crossNic ({', '.join(map(str, sorted(mixed)))}), which misjoins rings before 2.28.3",
+            (),
+        )
     lists = {machine: tuple(nic.name for nic in facts.nic_lists.get(machine, ())) for machine in rails.machines}
     orders = set(lists.values())
     if len(orders) > 1 and len({frozenset(order) for order in orders}) == 1:
@@ -200,16 +207,15 @@ def _uneven(
     matrix: Matrix, what: str, lines: list[str], estimator: Estimator, change: dict[str, object], share: float
 ) -> Finding:
     # a job over several such machines: traffic of the far GPUs shares the near ones' NICs or leaves its rail
-    estimate = estimator.compare({"nodes": 2, "network": "rdma", "nics": len(matrix.gpus)},
-                                 {"nodes": 2, "network": "rdma", **change, "crossing_share": share})  # fmt: skip
+    several = {"nodes": 2, "network": "rdma"}
+    healthy, actual = {**several, "nics": len(matrix.gpus)}, {**several, **change, "crossing_share": share}
     return Finding(
         code=RULE.code, name=RULE.name, severity=Severity.WARNING, confidence=Confidence.HIGH,
         message=f"GPUs are not equally near their NICs: {what}",
         fix="compare `lspci -tv` with a good machine (a NIC missing, down or in the wrong slot); in a virtual machine give NCCL"
         " the instance type's topology file",
         subject={"devices": tuple(lines)}, evidence=tuple(matrix.lines[name] for name in lines if name in matrix.lines)[:3],
-        estimate=estimate, cost=estimator.cost_of(estimate) if estimate else None,
-        no_estimate_because=None if estimate else estimator.why_not,
+        **compared(estimator, healthy, actual),
     )  # fmt: skip
 
 

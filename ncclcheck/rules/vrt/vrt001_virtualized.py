@@ -70,6 +70,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.seen import Seen
+from ncclcheck.rules.common import compared, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -136,13 +137,12 @@ def _finding(
     message: str, severity: Severity, confidence: Confidence, hosts: tuple[str, ...], evidence: tuple[Evidence, ...],
     actual: dict[str, object] | None, estimator: Estimator,
 ) -> Finding:  # fmt: skip
-    estimate = estimator.compare({}, actual) if actual else None
-    because = "a guest that is set up right costs 0 to 3 percent" if not actual else estimator.why_not
+    numbers = (
+        compared(estimator, {}, actual) if actual else no_number("a guest that is set up right costs 0 to 3 percent")
+    )
     return Finding(
         code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=_FIX,
-        subject={"hosts": hosts}, evidence=evidence, estimate=estimate,
-        cost=estimator.cost_of(estimate) if estimate else None,
-        no_estimate_because=None if estimate else because,
+        subject={"hosts": hosts}, evidence=evidence, **numbers,
     )  # fmt: skip
 
 
