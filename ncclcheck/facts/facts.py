@@ -412,7 +412,7 @@ class Facts:
             signs += [Seen(f"plugin {seen.value}", seen.machines, seen.evidence, seen.count)
                       for seen in self.notes(kind) if networks.kind(seen.value) != "socket" and seen.value != "none"]  # fmt: skip
         signs += [Seen("libibverbs, which failed to load", failure.machines, failure.evidence, failure.count)
-                  for failure in self.failures("warn") if "libibverbs" in failure.fields.get("text", "")]  # fmt: skip
+                  for failure in self.failures("ib_library_missing")]  # fmt: skip
         return tuple(signs)
 
     @cached_property

@@ -89,6 +89,7 @@ _FAILURES: dict[str, dict[str, str]] = {
     "shm_extend_failed": {},
     "shm_failed": {"action": "call"},
     "ibv_failed": {"detail": "text"},
+    "ib_library_missing": {},
     "ib_open_failed": {"name": "text"},
     "ib_async_event": {"event_name": "text"},
     "ib_completion_error": {"status": "code", "hca": "text"},
@@ -100,6 +101,7 @@ _FAILURES: dict[str, dict[str, str]] = {
     "proxy_failed": {"operation": "call", "retcode": "code"},
     "proxy_poll_failed": {"retcode": "code"},
     "error_trace": {"result": "code"},
+    "net_ofi_message": {},
     "bootstrap_duplicate_rank": {},
     "bootstrap_nranks_mismatch": {},
 }
@@ -268,6 +270,8 @@ class _Reader:
             frame = self.rows(category, **{column: field for field, column in names.items()})
             if frame is None:
                 continue
+            if category == "net_ofi_message":  # a plugin's remark, unless it warns
+                frame = frame.filter(pl.col("_level") == "WARN")
             frame = frame.with_columns(files.gather(frame.get_column("_head")).alias("from_file"))
             own = pl.col("src_file") if "src_file" in frame.columns else pl.lit(None, pl.String)
             parts.append(frame.with_columns(

@@ -97,8 +97,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 def _saying(facts: Facts) -> list[Seen | Failure]:
     """The lines that say so: the search found nothing, or the library for the search could not be loaded."""
-    unloaded = [one for one in facts.failures("warn") if "libibverbs" in one.fields.get("text", "")]
-    return [*facts.notes("net_ib_no_device"), *unloaded]
+    return [*facts.notes("net_ib_no_device"), *facts.failures("ib_library_missing")]
 
 
 def _carried(facts: Facts) -> tuple[Seen, ...]:

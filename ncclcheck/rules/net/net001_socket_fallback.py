@@ -192,7 +192,7 @@ def _cause(facts: Facts, by_plugin: bool) -> tuple[str, str]:
         return "NCCL_NET asks for them", "unset NCCL_NET, or set NCCL_NET=IB"
     if facts.notes("net_ib_no_device"):
         return "NCCL found no InfiniBand or RoCE device", _CONTAINER
-    if any("libibverbs" in failure.fields.get("text", "") for failure in facts.failures("warn")):
+    if facts.failures("ib_library_missing"):
         return "libibverbs could not be loaded", "apt-get install libibverbs1 ibverbs-providers (in the image)"
     return (
         "",
