@@ -491,7 +491,7 @@ class Facts:
         return Visibility(
             log=bool(levels),
             info="INFO" in levels,
-            init=bool(have & {"inits", "interfaces", "networks", "nics"}),
+            init=bool(have & {"inits", "interfaces", "networks", "nics", "edges", "rings", "connected", "channels"}),
             env="settings" in have,
             net=bool(have & {"gdr"}),
             graph=bool(have & {"graphs", "topology", "paths"}),

@@ -38,6 +38,11 @@ def shape_of(facts: Facts) -> JobShape:
         # every machine shows the same number of ranks, and they make up the whole
         nodes = nranks // per_machine if nranks // per_machine >= len(facts.machines) else None
     gpus = local or (nranks // nodes if nranks and nodes and nranks % nodes == 0 else None)
+    if gpus is None and nranks is None and len(facts.machines) == 1 and facts.crossing.answer is not Answer.YES:
+        # an excerpt: the ranks that print edges, all of them inside the one machine
+        inside = facts.edge_table.filter(pl.col("scope") == "inside").select(pl.col("own").n_unique()).item()
+        if inside > 1:
+            nodes, gpus, nranks = 1, int(inside), int(inside)
     matrix = next((m for m in facts.matrices if m.kind == "topo" and m.gpus), None)
     if matrix and gpus is None:
         gpus, nodes = len(matrix.gpus), nodes or (1 if nranks is None else None)

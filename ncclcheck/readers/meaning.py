@@ -347,9 +347,9 @@ def _topo_node(frame: Frame) -> Frame:
 
 
 def _connected(frame: Frame) -> Frame:
-    frame = _optional(frame, "connected_what", "nvls_connected", "binomial")
+    frame = _optional(frame, "connected_what", "binomial")
     what = pl.coalesce("connected_what", "binomial", pl.lit("nvls tree"))
-    return frame.with_columns(what=what).drop("connected_what", "nvls_connected", "binomial")
+    return frame.with_columns(what=what).drop("connected_what", "binomial")
 
 
 def _error_trace(frame: Frame) -> Frame:
@@ -478,6 +478,10 @@ def _env_default(frame: Frame) -> Frame:
     return frame.with_columns(default=pl.col("default").str.strip_suffix("."))
 
 
+def _affinity(frame: Frame) -> Frame:
+    return frame.with_columns(pl.col("mask").str.strip_suffix("."))
+
+
 def _algo_unavailable(frame: Frame) -> Frame:
     frame = _optional(frame, "text")
     return frame.with_columns(algo_env=pl.col("text").str.extract(r"NCCL_ALGO was set to ([^\s]+?)\.?(?:\s|$)"))
@@ -496,6 +500,7 @@ def _git_version(frame: Frame) -> Frame:
 
 
 _DERIVED: dict[str, Callable[[Frame], Frame]] = {
+    "affinity": _affinity,
     "version": _version,
     "git_version": _git_version,
     "bootstrap_using": _interfaces,

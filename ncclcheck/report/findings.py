@@ -82,7 +82,7 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool) -> None:
             page.line("inputs " + "; ".join(f"{k} = {v}" for k, v in estimate.inputs.items()), indent=9, hang=2)
     if finding.cost is not None and not (seconds_shown and finding.cost.unit.startswith("s per gradient sync")):
         page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}")
-    if estimate is None:
+    if estimate is None and (verbose or finding.cost is None) and (verbose or finding.severity is not Severity.INFO):
         page.labelled("number", f"none: {finding.no_estimate_because or 'no reason given'}")
 
 

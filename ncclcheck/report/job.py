@@ -86,10 +86,12 @@ def _communicators(kind: CommunicatorKind) -> str:
 
 
 def _write_kind(page: Page, kind: MachineKind, verbose: bool) -> None:
-    each = "" if len(kind.hosts) == 1 else f"{len(kind.hosts)} machines, "
-    devices = f"; net devices {fold(kind.devices)}" if kind.devices else ""
-    ranks = f"{_count(kind.ranks_per_machine, 'rank')}{'' if len(kind.hosts) == 1 else ' each'}"
-    page.labelled("on", (fold(kind.hosts), "bold"), f": {each}{ranks}{devices}", indent=0)
+    several = len(kind.hosts) > 1
+    machines = _count(len(kind.hosts), "machine") if several else ""
+    ranks = f"{_count(kind.ranks_per_machine, 'rank')}{' each' if several else ''}" if kind.ranks_per_machine else ""
+    devices = f"net devices {fold(kind.devices)}" if kind.devices else ""
+    told = "; ".join(filter(None, (", ".join(filter(None, (machines, ranks))), devices)))
+    page.labelled("on", (fold(kind.hosts), "bold"), f": {told}" if told else "", indent=0)
     rows = _merged(kind.gpus)
     shown = rows if verbose else rows[:_GPUS_SHOWN]
     if not shown:

@@ -173,7 +173,7 @@ def test_the_whole_program_on_a_log(tmp_path: Path) -> None:
     records = [json.loads(line) for line in program("parse", str(log)).stdout.splitlines()]
     assert [(record["line"], record["event"]) for record in records[:2]] == [
         (2, "bootstrap_using"),
-        (3, "using_network"),
+        (3, "net_using"),
     ]
 
 

@@ -38,9 +38,14 @@ ERROR IB001 no-hca  gpu-[001-064]  (medium confidence)
 WARNING RUN007 rank-missing  (low confidence)
   Rank 3 never arrived.
   cost   510 (40-4000) GPU-hours until noticed
-  number none: a job that stands still has no bandwidth
   fix    look at gpu-001
 
+6 rules: 3 fail, 1 pass, 2 not evaluated (TOP001 VRT001): rerun with
+  NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH; -v tells what
+  each needs
+"""
+
+NEEDS = """\
 6 rules: 3 fail, 1 pass, 2 not evaluated:
   TOP001: rerun with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH
   VRT001: lspci -vvv of one machine
@@ -81,6 +86,10 @@ def test_a_whole_report_in_80_columns() -> None:
 def test_a_finding_in_full() -> None:
     alone = replace(REPORT, findings=(replace(SOCKETS, causes=()),))
     assert IN_FULL + FIX in show(alone)
+
+
+def test_verbose_tells_what_each_open_rule_needs() -> None:
+    assert show(REPORT, verbose=True).endswith(NEEDS)
 
 
 def test_verbose_folds_nothing_and_shows_how_numbers_came_about() -> None:

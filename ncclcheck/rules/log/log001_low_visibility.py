@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 
-_FIX = "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH"
+_FIX = "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -74,7 +74,10 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     elif not seen.info:
         yield _finding("the log holds no INFO lines of NCCL: what it decided about networks and GPUs is hidden")
     elif not seen.init:
-        yield _finding("NCCL_DEBUG_SUBSYS hides INIT: interfaces, networks and communicators are not in the log")
+        yield _finding(
+            "no INIT lines (NCCL_DEBUG_SUBSYS without INIT, or an excerpt): interfaces, networks and communicators are"
+            " not in the log"
+        )
 
 
 def _finding(message: str) -> Finding:

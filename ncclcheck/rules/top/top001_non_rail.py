@@ -100,6 +100,9 @@ def _from_rings(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
             f"an InfiniBand or RoCE network: {', '.join(sorted(kinds - {'ib'}))} has no rails to compare"
         )
         return
+    lists = facts.nic_lists.values()
+    if lists and all(len(nics) == 1 for nics in lists):
+        return  # one net device per machine: there is one rail
     rails = facts.ring_rails
     if rails is None:
         yield NotEvaluated("channel lines of rings between machines, with both ends in the input")
