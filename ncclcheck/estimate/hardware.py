@@ -5,34 +5,30 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncclcheck.estimate.types import Range
 
 TOTAL_TOLERANCE_GBPS = 0.6  # NCCL prints NVLink totals with one decimal; old releases round
 
 
-@dataclass(frozen=True, slots=True)
-class NvLink:
+class NvLink(NamedTuple):
     """One NVLink generation: what NCCL counts per link (GB/s, one direction) and the share a ring reaches."""
 
     link_gbps: float
     ring_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Nvls:
+class Nvls(NamedTuple):
     """In-switch reduction: GB/s a GPU sends and receives, and the name of that limit."""
 
     gbps: float
     limit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """A GPU class. nvlink None: no NVLink; bridged: NVLink joins pairs of cards; nvls None: no in-switch reduction."""
 
     name: str
@@ -51,8 +47,7 @@ class Gpu:
                    self.pcie_width)
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(NamedTuple):
     """A kind of network. share: of the sold rate; nics: per node, where the product fixes it; rates in Gb/s.
 
     tree_gain: do two nodes reach more than the ring's number here.
@@ -65,8 +60,7 @@ class Network:
     tree_gain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """A change known only as a factor. on: "fabric", "node" or "all". measured False: reasoned, say so."""
 
     factor: Range
@@ -75,8 +69,7 @@ class Effect:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class NvlinkTotal:
+class NvlinkTotal(NamedTuple):
     """NVLink totals per GPU (GB/s) that NCCL prints in releases [since, before), and the classes they may be."""
 
     totals_gbps: tuple[float, ...]
@@ -85,8 +78,7 @@ class NvlinkTotal:
     before: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Algorithms:
+class Algorithms(NamedTuple):
     """Shares of NCCL's all_reduce algorithms; tree_egress counts messages for 2, 3 and 4 or more nodes."""
 
     tree_two_nodes: float
@@ -96,8 +88,7 @@ class Algorithms:
     nvlstree: float
 
 
-@dataclass(frozen=True, slots=True)
-class Pcie:
+class Pcie(NamedTuple):
     """raw_x16_gbps by generation (GB/s, one direction); the rest are shares of it."""
 
     raw_x16_gbps: Mapping[int, float]
@@ -111,8 +102,7 @@ class Pcie:
         return self.raw_x16_gbps[gen] * width / 16
 
 
-@dataclass(frozen=True, slots=True)
-class Bounce:
+class Bounce(NamedTuple):
     """Host staging without GPUDirect: share of raw PCIe per GPU and NIC, cap of a node in GB/s."""
 
     pair_share: Mapping[int, float]
@@ -120,16 +110,14 @@ class Bounce:
     c2c_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(NamedTuple):
     """Peer traffic through the root complex: share left per rail under ACS, cap of a node in GB/s."""
 
     acs_rail_share: float
     node_gbps: float
 
 
-@dataclass(frozen=True, slots=True)
-class Tcp:
+class Tcp(NamedTuple):
     """Socket transport: share of the line, caps in GB/s, the rate NCCL assumes for an unreadable interface (Gb/s)."""
 
     line_share: float
@@ -140,8 +128,7 @@ class Tcp:
     unreadable_gbit: float
 
 
-@dataclass(frozen=True, slots=True)
-class Assumed:
+class Assumed(NamedTuple):
     """Values evaluated where the input is silent; each widens the range."""
 
     gpus: tuple[str, ...]
@@ -153,8 +140,7 @@ class Assumed:
     gpus_per_node: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Hardware:
+class Hardware(NamedTuple):
     """The whole table. ranges: limit name -> (low, high) around the expected plateau."""
 
     gpus: Mapping[str, Gpu]

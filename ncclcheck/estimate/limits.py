@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import Gpu, Hardware
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """A named upper bound in GB/s, and the product it came from ("": a constant of the table)."""
 
     name: str
@@ -30,8 +29,7 @@ def rate_text(gbps: float) -> str:
     return f"{gbps:.0f}" if gbps >= 100 else f"{gbps:.3g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Factors:
+class Factors(NamedTuple):
     """What is left (0 to 1) of the fabric between NICs, of a node's network, and of everything."""
 
     fabric: float = 1.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """low <= expected <= high, all in one unit that the holder names."""
 
     low: float
@@ -44,8 +44,7 @@ class Estimate:
     extra_seconds: Range | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What a finding costs in `unit` ("s per gradient sync of 1 GB", "GPU-hours until noticed")."""
 
     unit: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.estimate.types import Cost, Estimate
 from ncclcheck.facts.evidence import Evidence
@@ -60,8 +60,7 @@ class Finding:
     consequences: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotEvaluated:
+class NotEvaluated(NamedTuple):
     """The rule could not judge; `needs` says which line, file or setting would settle it."""
 
     needs: str
@@ -70,8 +69,7 @@ class NotEvaluated:
 Outcome = Iterable[Finding | NotEvaluated]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule's metadata and its check.
 
     The module that defines it carries the documentation page as its docstring, in fixed headings: What it finds,
