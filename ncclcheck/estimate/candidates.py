@@ -133,6 +133,10 @@ class _Search:
             fitting = table.classes_of_total(shape.nvlink_total_gbps, shape.release)
             if fitting:
                 return fitting, "input"
+        for links in shape.nvlinks:
+            fitting = tuple(gpu.name for gpu in table.gpus.values() if gpu.nvlinks == links)
+            if fitting:
+                return fitting, "input"
         self.gpu_assumed = True
         if shape.c2c is Answer.YES:
             return table.assumed.c2c_gpus, "assumed"

@@ -50,7 +50,8 @@ def shape_of(facts: Facts) -> JobShape:
     release = facts.release
     return JobShape(
         nodes=nodes, gpus_per_node=gpus, nranks=nranks or (gpus if nodes == 1 else None), gpu_names=facts.gpu_names,
-        nvlink_total_gbps=_nvlink_total(facts), nvlink=nvlink(facts), nvls=_nvls(facts),
+        nvlink_total_gbps=_nvlink_total(facts),
+        nvlinks=matrix.nvlinks() if matrix else (), nvlink=nvlink(facts), nvls=_nvls(facts),
         c2c=Answer.YES if facts.notes("gdr_c2c") else Answer.UNKNOWN,
         intra=frozenset(group.transport for group in facts.edges if group.scope == "inside"), intra_path=intra_path(facts),
         nics_per_node=used, nic_gbit=_rates(facts), network=_network(facts), rdma_seen=bool(facts.rdma_signs),

@@ -50,6 +50,13 @@ class Matrix:
             if (found := self.between(a, b)) is not None
         )
 
+    def nvlinks(self) -> tuple[int, ...]:
+        """Links of the best joined GPU: what its row adds up to (a mesh), then its largest bond (switches: all links
+        to every peer); empty without NVLink."""
+        rows = [[self.links.get((gpu, other), 0) for other in self.gpus] for gpu in self.gpus]
+        best = max(rows, key=sum, default=[])
+        return tuple(dict.fromkeys((sum(best), max(best)))) if any(best) else ()
+
     def known_gpus(self) -> tuple[str, ...]:
         """GPUs whose path to every NIC is known: only those may be judged."""
         return tuple(gpu for gpu in self.gpus if all(self.between(gpu, nic) for nic in self.nics))

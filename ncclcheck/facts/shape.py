@@ -15,6 +15,7 @@ class JobShape:
     gpus_per_node, nranks: of that communicator; None: unknown.
     gpu_names: device names printed in the input ("NVIDIA H100 80GB HBM3"); empty: none.
     nvlink_total_gbps: NVLink total per GPU as NCCL's graph dump prints it (links x constant of the release), or None.
+    nvlinks: links that a GPU's matrix row adds up to, and the largest bond in it (equal in a pair), or empty.
     nvlink: do GPUs of one node talk over NVLink. nvls: is NVLS in use or available. c2c: Grace-class CPU.
     intra: transports seen between GPUs of one node: subset of {"P2P", "SHM", "NET"}.
     intra_path: worst path class between GPUs of one node if known ("NVL", "PIX", "PXB", "PHB", "NODE", "SYS"), else "".
@@ -32,6 +33,7 @@ class JobShape:
     nranks: int | None = None
     gpu_names: tuple[str, ...] = ()
     nvlink_total_gbps: float | None = None
+    nvlinks: tuple[int, ...] = ()
     nvlink: Answer = Answer.UNKNOWN
     nvls: Answer = Answer.UNKNOWN
     c2c: Answer = Answer.UNKNOWN

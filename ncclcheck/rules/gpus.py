@@ -25,9 +25,12 @@ def classes(facts: Facts, estimator: Estimator) -> tuple[Gpu, ...]:
 
 
 def nvlink_by_design(facts: Facts, estimator: Estimator) -> Answer:
-    """Do GPUs of this class reach all others of the node over NVLink when all is well?"""
-    if facts.nvlink is Answer.YES:
-        return Answer.YES
+    """Do the job's GPUs reach all others of their node over NVLink when all is well? By what is seen, then by name."""
+    return Answer.YES if facts.nvlink is Answer.YES else nvlink_by_name(facts, estimator)
+
+
+def nvlink_by_name(facts: Facts, estimator: Estimator) -> Answer:
+    """The same by the GPU's name alone: one table without NVLink says nothing of the machine of another."""
     known = classes(facts, estimator)
     if not known:
         return Answer.UNKNOWN

@@ -156,20 +156,26 @@ def _from_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator
     apart = [pair for pair in pairs if pair[2] not in ("NV", "C2C")]
     if not apart:
         return
-    by_design = gpus.nvlink_by_design(facts, estimator) if not joined else Answer.UNKNOWN
+    by_design = gpus.nvlink_by_name(facts, estimator) if not joined else Answer.UNKNOWN
     worst = sorted({path for _, _, path in apart})
     count = f"{len(apart)} of {len(pairs)} GPU pairs"
     if joined:
-        what = f"{count} have no NVLink ({', '.join(worst)}) while the others have: the ring runs at the pace of the former"
+        what = (
+            f"{count} have no NVLink ({', '.join(worst)}) while the others have: a ring over all of them runs at the pace"
+            " of the former (the number compares it with a pair)"
+        )
     else:
         what = f"no NVLink between any two of {len(matrix.gpus)} GPUs ({', '.join(worst)})"
+    healthy: dict[str, object] = {"nodes": 1, "intra": "nvlink" if joined or by_design is Answer.YES else "pcie-switch"}
+    if joined:
+        healthy["gpus_per_node"] = 2  # a pair, which NVLink joins
     lines = tuple(dict.fromkeys(matrix.lines[a] for a, _, _ in apart if a in matrix.lines))[:3]
     yield _finding(
         what, (), lines, estimator,
         severity=Severity.WARNING if by_design is Answer.YES else Severity.INFO,
         confidence=Confidence.HIGH if joined or by_design is not Answer.UNKNOWN else Confidence.MEDIUM,
-        healthy={"intra": "nvlink"} if joined or by_design is Answer.YES else {"intra": "pcie-switch"},
-        actual={"intra": "mixed"} if joined else {"intra": ("pcie-cpu", "shm")},
+        healthy=healthy,
+        actual={"nodes": 1, "intra": "mixed"} if joined else {"nodes": 1, "intra": ("pcie-cpu", "shm")},
         fix="keep tensor-parallel groups inside the NVLink pairs (CUDA_VISIBLE_DEVICES by the matrix); on SXM boards check"
         " `nvidia-smi nvlink -s`" if joined else
         "nothing is wrong with the settings; place GPUs of one group under one switch or socket, and see"

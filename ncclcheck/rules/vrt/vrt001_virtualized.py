@@ -78,6 +78,8 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 
+_NOTHING = "nothing to do: keep the topology file with the image, and GPUDirect RDMA on"
+
 _FIX = (
     "give NCCL the instance type's topology file (NCCL_TOPO_FILE, or /var/run/nvidia-topologyd/virtualTopology.xml), mount"
     " it into containers, and check GPUDirect RDMA in the guest (nvidia_peermem or dma-buf, ATS on the NIC)"
@@ -141,7 +143,7 @@ def _finding(
         compared(estimator, {}, actual) if actual else no_number("a guest that is set up right costs 0 to 3 percent")
     )
     return Finding(
-        code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=_FIX,
+        code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=_FIX if actual else _NOTHING,
         subject={"hosts": hosts}, evidence=evidence, **numbers,
     )  # fmt: skip
 
