@@ -10,10 +10,14 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from ncclcheck.facts.communicators import FOREVER, at_init, same_device
 from ncclcheck.facts.schema import table
 
-_LOOK = ["proc", "own", "src", "dst", "src_dev", "dst_dev", "direction", "transport", "method", "network", "net_dev",
+_LOOK = ["proc", "src", "dst", "src_dev", "dst_dev", "direction", "transport", "method", "network", "net_dev",
          "gdr", "proxy_rank", "read", "is_p2p"]  # fmt: skip
+
+# `cid` of ring edges of inputs that have no init lines at all.
+NO_INIT = -1
 
 
 def printed_edges(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -24,60 +28,92 @@ def printed_edges(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         own=pl.when(receiving).then("dst").otherwise("src"),
         peer=pl.when(receiving).then("src").otherwise("dst"),
         own_dev=pl.when(receiving).then("dst_dev").otherwise("src_dev"),
+        peer_dev=pl.when(receiving).then("src_dev").otherwise("dst_dev"),
         is_p2p=pl.col("conn").eq_missing(1),
     )
 
 
-def edge_groups(edges: pl.DataFrame, members: pl.DataFrame, machines: pl.DataFrame, crossing: pl.DataFrame) -> pl.DataFrame:
-    """Edges of one process that look alike, with machine, communicator (`cid`, null: not decided) and `scope`.
+def alike(members: pl.DataFrame, crossing: pl.DataFrame) -> pl.DataFrame:
+    """The members with `like`: the first communicator with the same ranks on the same GPUs. Jobs make many of one kind,
+    and for most questions it does not matter to which of them a line belongs.
 
-    crossing: per `cid` whether it goes between machines (true, false or null).
+    crossing: per `cid` whether it goes between machines (true, false or null) and its `nnodes`.
     """
-    groups = edges.group_by(*_LOOK, "peer", "own_dev", maintain_order=True).agg(
-        pl.col("source").first(),
+    gpu = (pl.col(name).cast(pl.String).fill_null("-") for name in ("rank", "bus_id", "nvml_dev", "cuda_dev"))
+    seat = pl.concat_str(pl.col("machine").fill_null(pl.format("? {}", "cid")), *gpu, separator=" ")
+    looks = members.group_by("cid").agg(seat.sort().str.join("|").alias("seats"), pl.col("nranks").max())
+    looks = looks.join(crossing, on="cid", how="left")
+    likes = looks.select("cid", like=pl.col("cid").min().over("seats", "nranks", "nnodes", "crosses"))
+    return members.join(likes, on="cid", how="left", maintain_order="left")
+
+
+def edge_groups(
+    edges: pl.DataFrame, members: pl.DataFrame, machines: pl.DataFrame, crossing: pl.DataFrame
+) -> pl.DataFrame:
+    """Edges of one process that look alike, with machine and `scope`, and whose they are: `cid`, null where several
+    communicators are possible; `like`, null where communicators of other kinds are possible as well; `candidates`, how
+    many kinds are possible. members and crossing: see `alike`.
+    """
+    placed = edges.with_columns(member=at_init(edges, members), era=_era(edges, members))
+    groups = placed.group_by(*_LOOK, "member", "era", maintain_order=True).agg(
+        pl.col("own", "peer", "own_dev", "peer_dev", "source", "tid").first(),
         pl.col("line").min(),
-        pl.col("tid").first(),
         pl.col("channel").alias("channels"),
+        pl.col("line").alias("lines"),
         edges=pl.len(),
     )
     groups = groups.join(machines, on="proc", how="left", maintain_order="left").with_row_index("group")
-    candidates = _candidates(groups, members)
-    return _scoped(groups, candidates, members, crossing).drop("group")
+    crossing = crossing.rename({"cid": "like"})
+    return _scoped(groups, _candidates(groups, members), crossing).drop("group", "member", "era")
+
+
+def _era(edges: pl.DataFrame, members: pl.DataFrame) -> pl.Series:
+    """How many communicators have started in the process: between two starts the candidates stay the same."""
+    starts = members.filter("started").select("proc", pl.col("first_line").alias("line")).unique().sort("proc", "line")
+    starts = starts.with_columns(era=pl.int_range(pl.len()).over("proc") + 1).sort("line")
+    placed = (
+        edges.select("proc", "line")
+        .with_row_index("row")
+        .sort("line")
+        .join_asof(starts, on="line", by="proc", strategy="backward", check_sortedness=False)
+        .sort("row")
+    )
+    return placed.get_column("era").fill_null(0)
 
 
 def _candidates(groups: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
-    """`group`, `cid`: the communicators that an edge may belong to."""
-    joined = groups.select("group", "proc", "own", "peer", "own_dev", "tid", "line").join(
-        members.select("proc", pl.col("rank").alias("own"), "nranks", "nvml_dev", "cuda_dev", "bus_id", "first_line",
-                       "last_line", pl.col("tid").alias("comm_tid"), "completed", "cid"),
-        on=["proc", "own"],
+    """`group`, `like`, `cid`, `peer_machine`: the communicators that an edge may belong to, with every machine on which
+    the peer may be (several rows where a communicator is ambiguous)."""
+    gpu = ["release", "nvml_dev", "cuda_dev", "bus_id"]
+    since = pl.when("started").then("first_line").otherwise(0).alias("since")
+    members = members.with_columns(since)
+    own = members.group_by("proc", pl.col("rank").alias("own"), "like", *gpu, maintain_order=True).agg(
+        pl.col("nranks").max(), pl.col("until").max(), pl.col("since").min(), pl.col("cid").sort_by("since").first(),
+        # from here on there are two of this kind
+        second=pl.col("since").sort().get(1, null_on_oob=True).fill_null(FOREVER),
     )  # fmt: skip
-    device = pl.col("own_dev")
-    same_device = (
-        device.is_null()
-        | (device == pl.col("bus_id"))
-        | (device == pl.col("nvml_dev").cast(pl.String))
-        | (device == pl.col("cuda_dev").cast(pl.String))
-        | (pl.col("bus_id").is_null() & pl.col("nvml_dev").is_null())
+    joined = groups.select("group", "proc", "own", "peer", "own_dev", "peer_dev", "line", "member").join(
+        own, on=["proc", "own"]
     )
-    fits = same_device.fill_null(True) & (pl.col("nranks").is_null() | (pl.col("nranks") > pl.col("peer")))
-    joined = joined.filter(fits).with_columns(
-        during=(pl.col("tid") == pl.col("comm_tid"))
-        & (pl.col("line") >= pl.col("first_line"))
-        & (pl.col("line") <= pl.col("last_line"))
-    )
+    alive = pl.col("line").is_between("since", "until", closed="left")
+    large_enough = pl.col("nranks").is_null() | (pl.col("nranks") > pl.col("peer"))
+    joined = joined.filter(alive & large_enough & same_device(pl.col("own_dev")))
     # lines between START and COMPLETE on one thread belong to that communicator
-    return joined.filter(pl.col("during") | ~pl.col("during").any().over("group")).select("group", "cid").unique()
+    at_work = members.select("member", of="cid", kind="like")
+    joined = joined.join(at_work, on="member", how="left")
+    during = (pl.col("like") == pl.col("kind")).fill_null(False)
+    joined = joined.filter(during | ~during.any().over("group"))
+    cid = pl.when(during).then("of").when(pl.col("line") < pl.col("second")).then("cid")
+    peers = members.select("like", pl.col("rank").alias("peer"), *gpu, pl.col("machine").alias("peer_machine"),
+                           peer_seen=pl.lit(True)).unique()  # fmt: skip
+    joined = joined.select("group", "like", "peer", "peer_dev", cid=cid).join(peers, on=["like", "peer"], how="left")
+    possible = joined.filter(pl.col("peer_seen").is_null() | same_device(pl.col("peer_dev")))
+    return possible.select("group", "like", "cid", "peer_machine").unique()
 
 
-def _scoped(groups: pl.DataFrame, candidates: pl.DataFrame, members: pl.DataFrame, crossing: pl.DataFrame) -> pl.DataFrame:
-    where = members.select("cid", pl.col("rank").alias("peer"), pl.col("machine").alias("peer_machine")).unique(
-        ["cid", "peer"], keep="none" if members.get_column("ambiguous").any() else "any"
-    )
-    judged = (
-        candidates.join(groups.select("group", "peer", "machine", "transport"), on="group")
-        .join(where, on=["cid", "peer"], how="left")
-        .join(crossing, on="cid", how="left")
+def _scoped(groups: pl.DataFrame, candidates: pl.DataFrame, crossing: pl.DataFrame) -> pl.DataFrame:
+    judged = candidates.join(groups.select("group", "machine", "transport"), on="group").join(
+        crossing, on="like", how="left"
     )
     same, net = pl.col("machine") == pl.col("peer_machine"), pl.col("transport") == "NET"
     between = (
@@ -87,21 +123,28 @@ def _scoped(groups: pl.DataFrame, candidates: pl.DataFrame, members: pl.DataFram
         # the peer's log is not here: a network edge of a communicator that goes between machines
         .when(pl.col("crosses")).then(True)
     )  # fmt: skip
-    verdicts = judged.with_columns(between=between).group_by("group").agg(
-        pl.col("between").drop_nulls().n_unique().alias("answers"),
-        pl.col("between").null_count().alias("open"),
-        pl.col("between").first(),
-        pl.col("cid").first(),
-        pl.len().alias("candidates"),
+    verdicts = (
+        judged.with_columns(between=between)
+        .group_by("group")
+        .agg(
+            pl.col("between").drop_nulls().n_unique().alias("answers"),
+            pl.col("between").null_count().alias("open"),
+            pl.col("between").first(),
+            pl.col("cid", "like").first(),
+            pl.col("like").n_unique().alias("candidates"),
+        )
     )
     agreed = (pl.col("answers") == 1) & (pl.col("open") == 0)
     verdicts = verdicts.select(
-        "group",
+        "group", "candidates",
+        pl.when(pl.col("candidates") == 1).then(pl.col("cid", "like")),
         scope=pl.when(agreed).then(pl.when("between").then(pl.lit("between")).otherwise(pl.lit("inside"))),
-        cid=pl.when(pl.col("candidates") == 1).then("cid"),
+    )  # fmt: skip
+    scoped = groups.join(verdicts, on="group", how="left", maintain_order="left").with_columns(
+        pl.col("candidates").fill_null(0)
     )
-    scoped = groups.join(verdicts, on="group", how="left", maintain_order="left")
-    return scoped.with_columns(scope=pl.coalesce("scope", _without_communicator(groups), pl.lit("unknown")))
+    excerpt = pl.when(pl.col("candidates") == 0).then(_without_communicator(groups))
+    return scoped.with_columns(scope=pl.coalesce("scope", excerpt, pl.lit("unknown")))
 
 
 def _without_communicator(groups: pl.DataFrame) -> pl.Series:
@@ -117,45 +160,79 @@ def _without_communicator(groups: pl.DataFrame) -> pl.Series:
 
 
 def ring_edges(
-    tables: Mapping[str, pl.DataFrame], edges: pl.DataFrame, groups: pl.DataFrame, members: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame], groups: pl.DataFrame, members: pl.DataFrame
 ) -> tuple[pl.DataFrame, int]:
-    """Network edges between machines that belong to rings, one row per printed line, and how many could not be decided.
+    """Network edges between machines that belong to rings, and how many printed lines could not be decided.
 
-    A ring edge follows the order that rank 0 prints (`Channel 00/08 : 0 1 2 ...`). Where rank 0 is not in the input, the
-    edges before `Connected all rings` on one thread are those of rings.
+    Communicators of one kind give one row per end of an edge; `cid` is their `like`.
+
+    A ring edge follows the order that rank 0 prints (`Channel 00/08 : 0 1 2 ...`). Where that is not in the input, the
+    edges before `Connected all rings` on one thread are those of rings. Edges that may belong to several communicators,
+    or to one whose ranks could not be told apart, are not decided.
     """
-    look = [*_LOOK, "peer", "own_dev"]
     between = groups.filter((pl.col("scope") == "between") & (pl.col("transport") == "NET") & ~pl.col("is_p2p"))
-    printed = edges.filter((pl.col("transport") == "NET") & ~pl.col("is_p2p"))
-    printed = printed.join(between.select(*look, "cid", "machine", "device"), on=look, nulls_equal=True)
+    twins = members.filter("ambiguous").get_column("like").unique()
+    excerpt = (pl.col("candidates") == 0) & pl.lit(members.height == 0)
+    own = ~pl.col("like").is_in(twins.implode())
+    cid = pl.when(excerpt).then(NO_INIT).when(own).then(pl.col("like").cast(pl.Int64)).alias("cid")
+    who = [
+        "proc",
+        "tid",
+        "source",
+        "machine",
+        "device",
+        "own_dev",
+        "proxy_rank",
+        "src",
+        "dst",
+        "src_dev",
+        "dst_dev",
+        "direction",
+    ]
+    printed = between.select(cid, *who, "channels", "lines").explode("channels", "lines")
+    printed = printed.rename({"channels": "channel", "lines": "line"})
+    # one end of one edge through several devices: lines of several communicators that look alike
+    end = ["cid", "channel", "src", "dst", "src_dev", "dst_dev", "direction"]
+    ways = printed.group_by(end).agg(pl.struct("machine", "device", "proxy_rank").n_unique().alias("ways"))
+    printed = printed.join(ways, on=end, how="left", nulls_equal=True, maintain_order="left")
+    printed = printed.with_columns(cid=pl.when(pl.col("ways") == 1).then("cid")).drop("ways")
+    unclear = printed.get_column("cid").null_count()
+    printed = printed.filter(pl.col("cid").is_not_null())
     if printed.height == 0:
-        return printed.with_columns(ring=pl.lit(False)), 0
-    printed = printed.with_columns(pl.col("cid").cast(pl.Int64).fill_null(-1))
+        return printed.with_columns(ring=pl.lit(False)), unclear
     order = _successors(tables, members)
-    ringed = order.select(pl.col("cid").unique()).get_column("cid").to_list()
-    in_order = printed.join(order.with_columns(follows=pl.lit(True)), on=["cid", "channel", "src", "dst"], how="left")
-    by_order = pl.when(pl.col("cid").is_in(ringed)).then(pl.col("follows").fill_null(False))
-    in_order = in_order.with_columns(by_order=by_order)
+    ringed = order.select("cid", "channel").unique().with_columns(ordered=pl.lit(True))
+    edge = ["cid", "channel", "src", "dst"]
+    in_order = printed.join(order.with_columns(follows=pl.lit(True)), on=edge, how="left").join(
+        ringed, on=["cid", "channel"], how="left"
+    )
+    by_order = pl.when("ordered").then(pl.col("follows").fill_null(False))
     connected = table(tables, "connected").select("proc", "tid", "line", "what").sort("line")
-    placed = in_order.sort("line").join_asof(connected, on="line", by=["proc", "tid"], strategy="forward", check_sortedness=False)
-    ring = pl.coalesce("by_order", pl.col("what") == "rings")
-    placed = placed.with_columns(ring=ring)
-    undecided = placed.get_column("ring").null_count()
-    return placed.filter(pl.col("ring").fill_null(False)), undecided
+    placed = (
+        in_order.with_columns(by_order=by_order)
+        .sort("line")
+        .join_asof(connected, on="line", by=["proc", "tid"], strategy="forward", check_sortedness=False)
+    )
+    placed = placed.with_columns(ring=pl.coalesce("by_order", pl.col("what") == "rings"))
+    undecided = placed.get_column("ring").null_count() + unclear
+    ring = placed.filter(pl.col("ring").fill_null(False)).sort("source", "line")
+    return ring.unique(end, keep="first", maintain_order=True), undecided
 
 
 def _successors(tables: Mapping[str, pl.DataFrame], members: pl.DataFrame) -> pl.DataFrame:
-    """`cid` (-1: excerpts without init lines), `channel`, `src`, `dst`: b follows a in the ring of that channel."""
-    rings = table(tables, "rings").filter(pl.col("ranks").list.len() > 1)
-    rings = rings.with_columns(size=pl.col("ranks").list.len().cast(pl.Int64)).with_row_index("ring")
-    owners = rings.select("ring", "proc", "tid", "line", "size").join(
-        members.select("proc", pl.col("nranks").alias("size"), pl.col("tid").alias("comm_tid"), "first_line", "last_line", "cid"),
-        on=["proc", "size"], how="left",
-    )  # fmt: skip
-    during = (pl.col("tid") == pl.col("comm_tid")) & pl.col("line").is_between("first_line", "last_line")
-    owners = owners.with_columns(during=during.fill_null(False))
-    owners = owners.filter(pl.col("during") | ~pl.col("during").any().over("ring")).select("ring", "cid").unique()
-    rings = rings.join(owners, on="ring", how="left")
+    """`cid` (NO_INIT: excerpts without init lines), `channel`, `src`, `dst`: dst follows src in that ring."""
+    rings = (
+        table(tables, "rings").with_columns(size=pl.col("ranks").list.len().cast(pl.Int64)).filter(pl.col("size") > 1)
+    )
+    # long lists are cut at the end of the line's room: only whole rings tell
+    whole = (pl.col("ranks").list.n_unique() == pl.col("size")) & (pl.col("ranks").list.max() == pl.col("size") - 1)
+    rings = rings.filter(whole)
+    if members.height:
+        owners = members.select("member", "nranks", cid=pl.col("like").cast(pl.Int64))
+        rings = rings.with_columns(member=at_init(rings, members)).join(owners, on="member")
+        rings = rings.filter(pl.col("size") == pl.col("nranks"))
+    else:
+        rings = rings.with_columns(cid=pl.lit(NO_INIT, pl.Int64))
     following = pl.concat_list(pl.col("ranks").list.slice(1), pl.col("ranks").list.first())
-    pairs = rings.select(pl.col("cid").cast(pl.Int64).fill_null(-1), "channel", src="ranks", dst=following).explode("src", "dst")
-    return pairs.unique()
+    # channels repeat their rings, and communicators those of their likes
+    return rings.select("cid", "channel", src="ranks", dst=following).explode("src", "dst").unique()

@@ -6,6 +6,7 @@ or with an empty tuple; the caller must not take that for "no".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -13,11 +14,12 @@ import polars as pl
 
 from ncclcheck.facts import hardware, networks
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.communicators import memberships
+from ncclcheck.facts.communicators import at_init, memberships
+from ncclcheck.facts.completions import Completions, failed_completions
 from ncclcheck.facts.drawing import picture_of
-from ncclcheck.facts.edges import edge_groups, printed_edges, ring_edges
+from ncclcheck.facts.edges import alike, edge_groups, printed_edges, ring_edges
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.machines import machine_of
+from ncclcheck.facts.machines import machine_of, one_process_each, told_apart_by_device
 from ncclcheck.facts.matrix import Matrix, matrices
 from ncclcheck.facts.picture import JobPicture
 from ncclcheck.facts.presence import Absent, Visibility
@@ -25,6 +27,7 @@ from ncclcheck.facts.rails import RingRails, ring_rails
 from ncclcheck.facts.schema import table
 from ncclcheck.facts.seen import Communicator, Crossing, EdgeGroup, Failure, GdrRefusal, Nic, Seen, SharedGpu
 from ncclcheck.facts.shape import JobShape
+from ncclcheck.facts.versions import Versions
 
 # Evidence lines kept per fact: the first of each of a few machines.
 _MAX_EVIDENCE = 4
@@ -37,7 +40,7 @@ class Facts:
     """tables: the fact tables of a reading (see `schema.TABLES`). paths: the inputs' names, by source."""
 
     def __init__(self, tables: Mapping[str, pl.DataFrame], paths: Sequence[str]) -> None:
-        self.tables = tables
+        self.tables = one_process_each(tables)
         self.paths = tuple(paths)
 
     def __getitem__(self, name: str) -> pl.DataFrame:
@@ -46,14 +49,22 @@ class Facts:
     # -------------------------------------------------------------------------------------------- who and which release
 
     @cached_property
+    def _placed(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Machines of processes, and the memberships that their devices and these machines give."""
+        machines = machine_of(self.tables)
+        members = memberships(self.tables, machines)
+        apart = told_apart_by_device(self.tables, machines, members)
+        return (machines, members) if apart is None else (apart, memberships(self.tables, apart))
+
+    @property
     def machine_table(self) -> pl.DataFrame:
-        return machine_of(self.tables)
+        return self._placed[0]
 
     @cached_property
     def machines(self) -> tuple[str, ...]:
         """Names of the machines that printed anything, in natural order."""
         names = self.machine_table.get_column("machine").drop_nulls().unique().to_list()
-        return tuple(sorted(names))
+        return tuple(sorted(names, key=_natural))
 
     @cached_property
     def releases(self) -> tuple[int, ...]:
@@ -67,14 +78,25 @@ class Facts:
         return self.releases[0] if len(self.releases) == 1 else None
 
     @cached_property
+    def versions(self) -> Versions:
+        """Who loads which release of NCCL."""
+        return Versions(self.tables, self.machine_table, self.members, self.evidence)
+
+    @cached_property
+    def cuda_builds(self) -> tuple[Seen, ...]:
+        """The CUDA that NCCL was built with, by processes that print it: value is like "12.4"."""
+        rows = self["versions"].filter(pl.col("cuda").str.contains(r"^\d"))
+        return self._seen(rows.select("proc", "source", "line", value="cuda"))
+
+    @cached_property
     def is_rccl(self) -> bool:
         return bool(self["versions"].select(pl.col("hip").fill_null(False).any()).item())
 
     # -------------------------------------------------------------------------------------------------- communicators
 
-    @cached_property
+    @property
     def members(self) -> pl.DataFrame:
-        return memberships(self.tables, self.machine_table)
+        return self._placed[1]
 
     @cached_property
     def communicators(self) -> tuple[Communicator, ...]:
@@ -92,7 +114,7 @@ class Facts:
             pl.col("source", "first_line").first(),
             pl.col("proc").unique(),
         ).sort("cid")  # fmt: skip
-        crossing = self._crossing_table
+        crossing = {**self._crossing_table, **self._crossing_by_edges}
         used = self._networks_of_communicators
         found = []
         for row in rows.iter_rows(named=True):
@@ -112,8 +134,8 @@ class Facts:
     def shared_gpus(self) -> tuple[SharedGpu, ...]:
         """GPUs that several ranks of one communicator print as theirs, on one machine.
 
-        Left out: bus ids that guests print as 0; ranks that finished init (NCCL would have refused them); more ranks on a
-        machine than NCCL counts in its node, for then machines of one name were taken for one.
+        Left out: bus ids that guests print as 0; ranks that finished init (NCCL would have refused them); more ranks on
+        a machine than NCCL counts in its node, for then machines of one name were taken for one.
         """
         here = ["cid", "machine"]
         known = self.members.filter(pl.col("machine").is_not_null() & ~pl.col("ambiguous") & ~pl.col("completed"))
@@ -147,43 +169,69 @@ class Facts:
     @cached_property
     def _crossing_table(self) -> dict[int, Crossing]:
         """Does a communicator use the network between machines: by NCCL's own node count, else by what was seen."""
+        seen = pl.col("rank").n_unique()
         per_machine = (
             self.members.filter(pl.col("machine").is_not_null())
             .group_by("cid", "machine")
-            .agg(pl.col("rank").n_unique().alias("ranks"))
+            .agg(ranks=seen, apart=seen > pl.col("local_ranks").min())
             .group_by("cid")
-            .agg(pl.col("ranks").max().alias("most"), pl.len().alias("machines"))
+            # machines of which NCCL takes parts for nodes
+            .agg(pl.col("ranks").filter("apart").max().alias("domains"), pl.len().alias("machines"))
         )
         first = self.members.group_by("cid").agg(
             pl.col("nranks", "nnodes", "local_ranks").max(), pl.col("source", "first_line").first(),
-            pl.col("rank").n_unique().alias("seen"), pl.col("ambiguous").any(),
+            seen.alias("seen"), pl.col("ambiguous").any(),
         ).join(per_machine, on="cid", how="left")  # fmt: skip
-        split_off = self._domains_forced_apart
-        return {row["cid"]: self._cross(row, split_off) for row in first.iter_rows(named=True)}
+        split_off, most = self._domains_forced_apart, self._gpus_of_a_machine
+        return {row["cid"]: self._cross(row, split_off, most) for row in first.iter_rows(named=True)}
 
-    def _cross(self, row: Mapping[str, int | None], forced_apart: bool) -> Crossing:
-        machines, most = row["machines"] or 0, row["most"] or 0
+    def _cross(self, row: Mapping[str, int | None], forced_apart: bool, gpus: int) -> Crossing:
+        machines, domains = row["machines"] or 0, row["domains"]
         nnodes, local, nranks = row["nnodes"], row["local_ranks"], row["nranks"]
         evidence = (self.evidence(int(row["source"] or 0), int(row["first_line"] or 0)),)
         if nnodes == 1:
             return Crossing(Answer.NO, "NCCL counts one node", evidence=evidence)
         if nnodes is not None:
-            if local is not None and most > local:
-                why = f"{most} ranks of one machine are in nodes of {local}: domains inside a machine"
+            if machines > 1:  # whatever a machine's own parts are
+                return Crossing(Answer.YES, f"NCCL counts {nnodes} nodes", evidence=evidence)
+            if domains is not None:
+                why = f"{domains} ranks of one machine are in nodes of {local}: domains inside a machine"
                 return Crossing(Answer.UNKNOWN, why, evidence=evidence)
-            if forced_apart and machines < 2:
-                return Crossing(Answer.UNKNOWN, "P2P and SHM are switched off: nodes may share a machine", evidence=evidence)
-            sure = machines > 1 or row["seen"] == nranks
+            if forced_apart:
+                why = "P2P and SHM are switched off: nodes may share a machine"
+                return Crossing(Answer.UNKNOWN, why, evidence=evidence)
+            sure = row["seen"] == nranks
             return Crossing(Answer.YES, f"NCCL counts {nnodes} nodes", "high" if sure else "medium", evidence)
         if nranks == 1:
             return Crossing(Answer.NO, "one rank", evidence=evidence)
         if machines > 1 and not row["ambiguous"]:
             return Crossing(Answer.YES, f"its ranks run on {machines} machines", "medium", evidence)
-        if nranks is not None and nranks > _MAX_GPUS:
+        if nranks is not None and nranks > gpus:
             return Crossing(Answer.YES, f"{nranks} ranks do not fit one machine", "medium", evidence)
         if machines == 1 and row["seen"] == nranks:
             return Crossing(Answer.NO, "all its ranks run on one machine", evidence=evidence)
         return Crossing(Answer.UNKNOWN, "the node count of the communicator is not in the input", evidence=evidence)
+
+    @cached_property
+    def _gpus_of_a_machine(self) -> int:
+        """More ranks than this cannot be on one machine: GPUs of a matrix or of NCCL's own dump, else a safe number."""
+        shown = [len(matrix.gpus) for matrix in self.matrices if matrix.kind == "topo" and matrix.complete]
+        dumped = self["topology"].filter(pl.col("node") == "GPU").group_by("proc").agg(pl.col("id").n_unique())
+        shown += dumped.get_column("id").to_list()
+        return max(shown) if shown else _MAX_GPUS
+
+    @cached_property
+    def _crossing_by_edges(self) -> dict[int, Crossing]:
+        """What channels show where NCCL does not count nodes (before 2.20.3)."""
+        between = (
+            self.edge_table.filter(pl.col("scope") == "between").select("like", "source", "line").drop_nulls("like")
+        )
+        first = between.sort("source", "line").unique("like", keep="first", maintain_order=True)
+        uncounted = self._kinds.filter(pl.col("nnodes").is_null() & ~pl.col("ambiguous")).select("cid", "like").unique()
+        return {
+            cid: Crossing(Answer.YES, "channels go between machines", evidence=(self.evidence(source, line),))
+            for cid, source, line in uncounted.join(first, on="like").select("cid", "source", "line").iter_rows()
+        }
 
     @cached_property
     def _domains_forced_apart(self) -> bool:
@@ -232,15 +280,19 @@ class Facts:
         used = self["networks"].select("proc", "tid", "line", "network")
         if used.height == 0 and self["edges"].height == 0:
             return {}
-        members = self.members.select("proc", "tid", "cid", "first_line")
-        # "Using network" comes before START on the same thread; with one name in a process the thread does not matter
-        said = used.group_by("proc").agg(pl.col("network").unique()).filter(pl.col("network").list.len() == 1)
-        found = members.join(said, on="proc").explode("network").select("cid", "network")
-        on_edges = self.edge_table.filter((pl.col("transport") == "NET") & pl.col("cid").is_not_null())
-        edges = on_edges.select("cid", "network").unique()
-        by_edge = {row[0]: tuple(row[1]) for row in edges.group_by("cid").agg(pl.col("network").unique().sort()).iter_rows()}
-        by_word = {row[0]: tuple(row[1]) for row in found.group_by("cid").agg(pl.col("network").unique().sort()).iter_rows()}
-        return {**by_word, **by_edge}
+        # "Using network" comes before START on the same thread; splits use their parent's, and print nothing
+        members = self.members.select("proc", "tid", "cid", pl.col("last_line").alias("line")).sort("line")
+        said = members.join_asof(used.sort("line"), on="line", by=["proc", "tid"], check_sortedness=False)
+        # with one name in a process the thread does not matter
+        only = (
+            used.group_by("proc").agg(pl.col("network").unique().alias("only")).filter(pl.col("only").list.len() == 1)
+        )
+        said = said.join(only, on="proc", how="left").with_columns(
+            network=pl.coalesce("network", pl.col("only").list.first())
+        )
+        on_edges = self.edge_table.filter((pl.col("transport") == "NET") & pl.col("like").is_not_null())
+        edges = self._kinds.select("cid", "like").unique().join(on_edges.select("like", "network").unique(), on="like")
+        return {**_values(said.select("cid", "network")), **_values(edges.select("cid", "network"))}
 
     @cached_property
     def networks(self) -> tuple[Seen, ...]:
@@ -260,17 +312,27 @@ class Facts:
         return printed_edges(self.tables)
 
     @cached_property
-    def edge_table(self) -> pl.DataFrame:
-        """Edges of one process that look alike; see `edges.edge_groups`."""
+    def _crosses(self) -> pl.DataFrame:
+        """Per `cid` its `nnodes` and whether it goes between machines: true, false or null."""
         crosses = [
             (cid, {Answer.YES: True, Answer.NO: False, Answer.UNKNOWN: None}[crossing.answer])
             for cid, crossing in self._crossing_table.items()
         ]
         nodes = self.members.group_by("cid").agg(pl.col("nnodes").max())
-        table_ = pl.DataFrame(crosses, schema={"cid": pl.UInt32, "crosses": pl.Boolean}, orient="row").join(nodes, on="cid", how="left")
-        grouped = edge_groups(self._printed, self.members, self.machine_table, table_)
+        return pl.DataFrame(crosses, schema={"cid": pl.UInt32, "crosses": pl.Boolean}, orient="row").join(
+            nodes, on="cid", how="left"
+        )
+
+    @cached_property
+    def _kinds(self) -> pl.DataFrame:
+        return alike(self.members, self._crosses)
+
+    @cached_property
+    def edge_table(self) -> pl.DataFrame:
+        """Edges of one process that look alike; see `edges.edge_groups`."""
+        grouped = edge_groups(self._printed, self._kinds, self.machine_table, self._crosses)
         names = self._nic_names
-        return grouped.join(names, on=["proc", "net_dev"], how="left", maintain_order="left").with_columns(
+        return grouped.join(names, on=["proc", "network", "net_dev"], how="left", maintain_order="left").with_columns(
             device=pl.when(pl.col("transport") == "NET").then(pl.coalesce("nic", pl.format("NET/{}", "net_dev")))
         )
 
@@ -286,7 +348,8 @@ class Facts:
         )
         return tuple(
             EdgeGroup(
-                row["transport"], row["method"] or "", row["network"] or "", row["direction"] or "", row["gdr"], row["scope"],
+                row["transport"], row["method"] or "", row["network"] or "", row["direction"] or "", row["gdr"],
+                row["scope"],
                 tuple(row["machine"]), tuple(row["device"]), row["edges"],
                 tuple(self.evidence(w["source"], w["line"]) for w in row["where"]),
             )
@@ -305,17 +368,40 @@ class Facts:
     # ------------------------------------------------------------------------------------------------------------ NICs
 
     @cached_property
+    def _nics(self) -> pl.DataFrame:
+        """Net devices by name; the second port of a card is a device of its own."""
+        port = pl.when(pl.col("port") > 1).then(pl.format("{}:{}", "name", "port"))
+        return self["nics"].with_columns(name=pl.coalesce(port, "name"))
+
+    @cached_property
     def _nic_names(self) -> pl.DataFrame:
-        nics = self["nics"].select("proc", pl.col("index").alias("net_dev"), pl.col("name").alias("nic"))
-        return nics.unique(["proc", "net_dev"], keep="last")
+        """`proc`, `network`, `net_dev`, `nic`: what an index means, for every network of the edges. Each network counts
+        its own devices; lists of plugins other than OFI are not in the input."""
+        names = self._printed.get_column("network").drop_nulls().unique()
+        family = {"ib": "ib", "efa": "ofi", "socket": "socket"}
+        asked = pl.DataFrame({"network": names, "family": [family.get(networks.kind(name)) for name in names]},
+                             schema={"network": pl.String, "family": pl.String})  # fmt: skip
+        ofi = pl.col("link").eq_missing("EFA")
+        devices = self._nics.select(
+            "proc", "index", "name", family=pl.when(ofi).then(pl.lit("ofi")).otherwise(pl.lit("ib"))
+        )
+        sockets = (
+            self["interfaces"]
+            .filter(pl.col("use") == "socket")
+            .select("proc", "index", "name", family=pl.lit("socket"))
+        )
+        listed = pl.concat([devices, sockets]).unique(["proc", "family", "index"], keep="last", maintain_order=True)
+        return listed.join(asked, on="family").select("proc", "network", net_dev="index", nic="name")
 
     @cached_property
     def nic_lists(self) -> Mapping[str, tuple[Nic, ...]]:
         """Net devices that each machine lists, over its processes."""
-        listed = self["nics"].join(self.machine_table, on="proc").filter(pl.col("machine").is_not_null())
-        rows = listed.group_by("machine", "name", maintain_order=True).agg(
-            pl.col("index").min(), pl.col("link").first(), pl.col("gbit").max()
-        ).sort("machine", "index", "name")
+        listed = self._nics.join(self.machine_table, on="proc").filter(pl.col("machine").is_not_null())
+        rows = (
+            listed.group_by("machine", "name", maintain_order=True)
+            .agg(pl.col("index").min(), pl.col("link").first(), pl.col("gbit").max())
+            .sort("machine", "index", "name")
+        )
         found: dict[str, tuple[Nic, ...]] = {}
         for row in rows.iter_rows(named=True):
             nic = Nic(row["index"], row["name"], row["link"] or "", row["gbit"])
@@ -337,7 +423,8 @@ class Facts:
         )
         return tuple(
             GdrRefusal(
-                row["kind"], row["hca"] or "", row["distance"], row["limit"], row["reason"] or "", tuple(row["machine"]),
+                row["kind"], row["hca"] or "", row["distance"], row["limit"], row["reason"] or "",
+                tuple(row["machine"]),
                 tuple(self.evidence(w["source"], w["line"]) for w in row["where"]),
             )
             for row in rows.iter_rows(named=True)
@@ -346,10 +433,16 @@ class Facts:
     @cached_property
     def ring_rails(self) -> RingRails | None:
         """Do ring edges between machines keep their rail; None where no such edge is seen."""
-        edges, _ = ring_edges(self.tables, self._printed, self.edge_table, self.members)
-        listed = self["nics"].join(self.machine_table, on="proc").select("machine", pl.col("name").alias("device"), "rail", "pci")
+        edges, _ = ring_edges(self.tables, self.edge_table, self._kinds)
+        listed = self._nics.join(self.machine_table, on="proc").select(
+            "machine", pl.col("name").alias("device"), "rail", "pci"
+        )
         patterns = self["graphs"].filter(pl.col("pattern") == 4)
-        alternating = bool(patterns.select((pl.col("cross_nic") == 2).any()).item()) if patterns.height else False
+        alternating = bool(patterns.select((pl.col("cross_nic") == 2).any()).item()) if patterns.height else None
+        nodes = self._crosses.select(cid=pl.col("cid").cast(pl.Int64), nodes="nnodes")
+        edges = edges.with_columns(pl.col("cid").cast(pl.Int64)).join(
+            nodes, on="cid", how="left", maintain_order="left"
+        )
         return ring_rails(edges, listed, alternating, self.paths)
 
     # -------------------------------------------------------------------------------------------- hardware and pictures
@@ -377,8 +470,17 @@ class Facts:
     @cached_property
     def path_evidence(self) -> tuple[Evidence, ...]:
         """The first lines that name a path between GPUs."""
-        paths = self["paths"].filter(pl.col("b").str.starts_with("GPU/") & (pl.col("type") != "LOC")).select("source", "line")
-        rows = pl.concat([paths, self["graphs"].select("source", "line")]).unique().sort("source", "line").head(_MAX_EVIDENCE)
+        paths = (
+            self["paths"]
+            .filter(pl.col("b").str.starts_with("GPU/") & (pl.col("type") != "LOC"))
+            .select("source", "line")
+        )
+        rows = (
+            pl.concat([paths, self["graphs"].select("source", "line")])
+            .unique()
+            .sort("source", "line")
+            .head(_MAX_EVIDENCE)
+        )
         return tuple(self.evidence(source, line) for source, line in rows.iter_rows())
 
     def p2p_refused(self, kind: str) -> tuple[Seen, ...]:
@@ -402,7 +504,11 @@ class Facts:
         signs.extend(self._seen(listed))
         interfaces = self["interfaces"].filter(pl.col("name").str.contains(r"^(?:ib|hsn)"))
         signs.extend(self._seen(interfaces.select("proc", "source", "line", value=pl.format("interface {}", "name"))))
-        for name, seen in (*self.settings_like("NCCL_IB_"), *self.settings_like("FI_"), *self.settings_like("NCCL_NET")):
+        for name, seen in (
+            *self.settings_like("NCCL_IB_"),
+            *self.settings_like("FI_"),
+            *self.settings_like("NCCL_NET"),
+        ):
             if name == "NCCL_IB_DISABLE" or (name == "NCCL_NET" and networks.kind(seen.value) == "socket"):
                 continue
             if name.startswith("NCCL_NET") and name not in ("NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ"):
@@ -410,7 +516,8 @@ class Facts:
             signs.append(Seen(f"{name}={seen.value}", seen.machines, seen.evidence, seen.count))
         for kind in ("net_plugin_loaded", "net_plugin_external_loaded", "net_plugin_p2p", "net_plugin_env"):
             signs += [Seen(f"plugin {seen.value}", seen.machines, seen.evidence, seen.count)
-                      for seen in self.notes(kind) if networks.kind(seen.value) != "socket" and seen.value != "none"]  # fmt: skip
+                      for seen in self.notes(kind) if networks.kind(seen.value) != "socket"
+                      and seen.value != "none"]  # fmt: skip
         signs += [Seen("libibverbs, which failed to load", failure.machines, failure.evidence, failure.count)
                   for failure in self.failures("ib_library_missing")]  # fmt: skip
         return tuple(signs)
@@ -433,7 +540,9 @@ class Facts:
     def emulated_bridges(self) -> tuple[Seen, ...]:
         """PCI bridges slower than any real one in NCCL's topology dump: those of an emulated machine."""
         bridges = self["topology"].filter((pl.col("link") == "PCI") & (pl.col("bw") < 1))
-        return self._seen(bridges.select("proc", "source", "line", value=pl.format("emulated PCI bridge of {} GB/s", "bw")))
+        return self._seen(
+            bridges.select("proc", "source", "line", value=pl.format("emulated PCI bridge of {} GB/s", "bw"))
+        )
 
     @cached_property
     def cpu_vendors(self) -> frozenset[str]:
@@ -450,7 +559,7 @@ class Facts:
         """What NCCL decided, for the head of a report."""
         return picture_of(self)
 
-    # ---------------------------------------------------------------------------------------------------------- presence
+    # -------------------------------------------------------------------------------------------------------- presence
 
     @cached_property
     def absent(self) -> tuple[Absent, ...]:
@@ -459,7 +568,9 @@ class Facts:
         arrived = self._past_first_exchange
         for communicator in self.communicators:
             if communicator.nranks and not communicator.ambiguous and len(communicator.ranks) < communicator.nranks:
-                found.append(Absent(communicator.nranks, communicator.ranks, communicator.id in arrived, communicator.evidence))
+                found.append(
+                    Absent(communicator.nranks, communicator.ranks, communicator.id in arrived, communicator.evidence)
+                )
         if not self.communicators:
             found.extend(self._absent_from_rings)
         return tuple(found)
@@ -481,7 +592,10 @@ class Facts:
         """Communicators of which some rank shows a line that comes after all ranks have met."""
         done = self.members.filter(pl.col("completed") | pl.col("nnodes").is_not_null())
         edged = self.edge_table.get_column("cid").drop_nulls().unique().to_list()
-        return frozenset(done.get_column("cid").unique().to_list()) | frozenset(edged)
+        later = pl.concat(self[name].select("proc", "tid", "line") for name in ("rings", "channels", "connected"))
+        at_work = self.members.filter(pl.col("member").is_in(at_init(later, self.members).implode()))
+        found = pl.concat([done.get_column("cid"), at_work.get_column("cid")]).unique().to_list()
+        return frozenset(found) | frozenset(edged)
 
     @cached_property
     def visibility(self) -> Visibility:
@@ -498,7 +612,7 @@ class Facts:
             channels="edges" in have,
         )
 
-    # -------------------------------------------------------------------------------------- settings, notes and failures
+    # ------------------------------------------------------------------------------------ settings, notes and failures
 
     def settings(self, name: str) -> tuple[Seen, ...]:
         """Values in force of one variable, each with the machines that print it. Empty: not printed, which before
@@ -525,7 +639,8 @@ class Facts:
         if rows.height == 0:
             return ()
         rows = rows.join(self.machine_table, on="proc", how="left", maintain_order="left")
-        likeness = ["category", "level", "call", "errno_text", "error", "rank_a", "rank_b", "bus_id", "code", "text", "src_file"]
+        likeness = ["category", "level", "call", "errno_text", "error", "rank_a", "rank_b", "bus_id", "code", "text",
+                    "src_file", "version_a", "version_b"]  # fmt: skip
         grouped = rows.group_by(likeness, maintain_order=True).agg(
             pl.col("machine").drop_nulls().unique().sort(),
             pl.len().alias("count"),
@@ -543,7 +658,12 @@ class Facts:
             found.append(Failure(row["category"], row["level"], fields, tuple(row["machine"]), row["count"], evidence))
         return tuple(found)
 
-    # ----------------------------------------------------------------------------------------------------------- helpers
+    @cached_property
+    def failed_completions(self) -> tuple[Completions, ...]:
+        """Work completions that RDMA reported as failed, by status."""
+        return failed_completions(self.tables, self.machine_table, self.evidence)
+
+    # --------------------------------------------------------------------------------------------------------- helpers
 
     def evidence(self, source: int, line: int) -> Evidence:
         """A line of an input; its text is filled in when the report is made."""
@@ -568,6 +688,20 @@ class Facts:
             )
             for row in grouped.iter_rows(named=True)
         )
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Sorts n2 before n10."""
+    return tuple(
+        (int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in re.split(r"(\d+)", name)
+    )
+
+
+def _values(pairs: pl.DataFrame) -> dict[int, tuple[str, ...]]:
+    """Values (second column) by key, sorted."""
+    key, value = pairs.columns
+    grouped = pairs.drop_nulls().group_by(key).agg(pl.col(value).unique().sort())
+    return {row[0]: tuple(row[1]) for row in grouped.iter_rows()}
 
 
 def machines_of(items: Iterable[Seen | Failure | EdgeGroup | GdrRefusal]) -> tuple[str, ...]:

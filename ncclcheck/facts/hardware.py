@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -11,18 +11,31 @@ import polars as pl
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.matrix import ORDER
+from ncclcheck.facts.seen import Nic
 from ncclcheck.facts.shape import JobShape
 
 if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 # NCCL's path types between GPUs as the matrix names them, near to far.
-_PATHS = {"NVL": "NV", "NVB": "NV", "C2C": "C2C", "PIX": "PIX", "PXB": "PXB", "P2C": "P2C", "PXN": "PXB", "PHB": "PHB", "SYS": "SYS"}
+_PATHS = {
+    "NVL": "NV",
+    "NVB": "NV",
+    "C2C": "C2C",
+    "PIX": "PIX",
+    "PXB": "PXB",
+    "P2C": "P2C",
+    "PXN": "PXB",
+    "PHB": "PHB",
+    "SYS": "SYS",
+}
 # Some releases print the path type as a number in Pattern lines (2.5).
 _NAMES_OF = {"NV": "NVL"}
 
 # Files that images of virtual machines bring, by name. A file itself is no proof of a guest; these are made for guests.
-_GUEST_FILES = re.compile(r"virtualTopology|nvidia-topologyd|ndv\d|nd(?:v2|v4|v5)|NDv\d|/azurehpc/|topo-(?:ndv|nc)", re.I)
+_GUEST_FILES = re.compile(
+    r"virtualTopology|nvidia-topologyd|ndv\d|nd(?:v2|v4|v5)|NDv\d|/azurehpc/|topo-(?:ndv|nc)", re.I
+)
 
 
 def shape_of(facts: Facts) -> JobShape:
@@ -53,7 +66,8 @@ def shape_of(facts: Facts) -> JobShape:
         nvlink_total_gbps=_nvlink_total(facts),
         nvlinks=matrix.nvlinks() if matrix else (), nvlink=nvlink(facts), nvls=_nvls(facts),
         c2c=Answer.YES if facts.notes("gdr_c2c") else Answer.UNKNOWN,
-        intra=frozenset(group.transport for group in facts.edges if group.scope == "inside"), intra_path=intra_path(facts),
+        intra=frozenset(group.transport for group in facts.edges if group.scope == "inside"),
+        intra_path=intra_path(facts),
         nics_per_node=used, nic_gbit=_rates(facts), network=_network(facts), rdma_seen=bool(facts.rdma_signs),
         gdr=_gdr(facts), nchannels=_channels(facts),
         release=(release // 10000, release // 100 % 100, release % 100) if release else None,
@@ -74,7 +88,7 @@ def _ring_size(facts: Facts) -> int | None:
 
 
 def nvlink(facts: Facts) -> Answer:
-    """Do GPUs of one node talk over NVLink? From NCCL's graph, from methods that exist on NVLink alone, from a matrix."""
+    """Do GPUs of one node talk over NVLink? By NCCL's graph, methods that exist on NVLink alone, or a matrix."""
     paths = gpu_paths(facts)
     if "NV" in paths:
         return Answer.YES
@@ -82,7 +96,12 @@ def nvlink(facts: Facts) -> Answer:
     if topology.height and topology.select((pl.col("link") == "NVL").any()).item():
         return Answer.YES
     edges = facts["edges"]
-    if edges.height and edges.select((pl.col("read").fill_null(False) | (pl.col("method") == "MNNVL").fill_null(False)).any()).item():
+    if (
+        edges.height
+        and edges.select(
+            (pl.col("read").fill_null(False) | (pl.col("method") == "MNNVL").fill_null(False)).any()
+        ).item()
+    ):
         return Answer.YES  # P2P reads are used between NVLink neighbours only
     if any(seen.value == "true" for seen in facts.notes("nvls_support")):
         return Answer.YES
@@ -92,7 +111,9 @@ def nvlink(facts: Facts) -> Answer:
 def gpu_paths(facts: Facts) -> frozenset[str]:
     """Classes of paths between GPUs of one node that some line names (see matrix.ORDER)."""
     found = set()
-    paths = facts["paths"].filter(pl.col("a").str.starts_with("GPU/") & pl.col("b").str.starts_with("GPU/") & (pl.col("type") != "LOC"))
+    paths = facts["paths"].filter(
+        pl.col("a").str.starts_with("GPU/") & pl.col("b").str.starts_with("GPU/") & (pl.col("type") != "LOC")
+    )
     found.update(paths.get_column("type").unique().to_list())
     graphs = facts["graphs"].filter(pl.col("nchannels") > 0)
     found.update(graphs.get_column("type_intra").drop_nulls().unique().to_list())
@@ -125,18 +146,38 @@ def _nvls(facts: Facts) -> Answer:
 
 
 def _net_devices(facts: Facts) -> int | None:
-    """Net devices in use per machine; those listed where no edge between machines is shown."""
+    """Net devices in use per machine, where all ranks of one show their channels; else those listed."""
     edges = facts.edge_table.filter((pl.col("transport") == "NET") & (pl.col("scope") == "between"))
     if edges.height and facts.rings_connected:
+        edges = edges.filter(pl.col("machine").is_in(list(_whole_machines(facts))))
         used = edges.group_by("machine").agg(pl.col("device").n_unique()).get_column("device").max()
-        return int(used) if isinstance(used, int) else None
-    counts = [len(nics) for nics in facts.nic_lists.values()]
+        if isinstance(used, int):
+            return used
+    counts = [len(_undivided(nics)) for nics in facts.nic_lists.values()]
     return min(counts) if counts else None
+
+
+def _whole_machines(facts: Facts) -> frozenset[str]:
+    """Machines of which every rank of the largest communicator is in the input; without init lines all of them."""
+    world = facts.world
+    if world is None:
+        return frozenset(facts.machines)
+    if world.nranks is not None and len(world.ranks) >= world.nranks:
+        return frozenset(world.machines)
+    members = facts.members.filter((pl.col("cid") == world.id) & pl.col("machine").is_not_null())
+    counts = members.group_by("machine").agg(pl.col("rank").n_unique(), pl.col("local_ranks").max())
+    return frozenset(counts.filter(pl.col("rank") >= pl.col("local_ranks")).get_column("machine").to_list())
+
+
+def _undivided(nics: Sequence[Nic]) -> tuple[Nic, ...]:
+    """Net devices that NCCL uses: from 2.24.3 on the ports of a merged one (`mlx5_0+mlx5_1`) are listed beside it."""
+    merged = {part for nic in nics if "+" in nic.name for part in nic.name.split("+")}
+    return tuple(nic for nic in nics if nic.name not in merged)
 
 
 def _rates(facts: Facts) -> tuple[float, ...]:
     """Rates of net devices that the input proves, Gb/s."""
-    listed = facts["nics"].get_column("gbit").drop_nulls().unique().to_list()
+    listed = {nic.gbit for nics in facts.nic_lists.values() for nic in _undivided(nics) if nic.gbit is not None}
     dumped = facts["topology"].get_column("net_gbps").drop_nulls().unique().to_list()
     # 1.25 GB/s is what NCCL takes for a socket interface whose speed it cannot read
     return tuple(sorted({*listed, *(round(gbps * 8, 1) for gbps in dumped if gbps != 1.25)}))
@@ -148,12 +189,21 @@ def _network(facts: Facts) -> str:
     kinds = {networks.kind(name) for name in names}
     if not kinds or (facts.crossing.answer is Answer.NO and kinds == {"socket"}):
         return ""
+    if "efa" in kinds:  # libfabric: the provider tells
+        providers = {_of_provider(seen.value) for seen in facts.notes("net_ofi_provider")}
+        kinds = (kinds - {"efa"}) | (providers or {"efa"})
     if "socket" in kinds:
         return "socket"
     if kinds == {"ib"}:
-        links = {nic.link for nics in facts.nic_lists.values() for nic in nics}
+        links = {nic.link for nics in facts.nic_lists.values() for nic in nics if nic.link}
         return "roce" if links == {"RoCE"} else "ib"
     return sorted(kinds)[0]
+
+
+def _of_provider(provider: str) -> str:
+    """The kind of network behind a provider of libfabric (`efa`, `cxi`, `tcp;ofi_rxm`)."""
+    core = re.split(r"[;, ]", provider.lower())[0]
+    return {"efa": "efa", "cxi": "slingshot", "tcp": "socket", "sockets": "socket", "verbs": "ib"}.get(core, "other")
 
 
 def _gdr(facts: Facts) -> Answer:

@@ -1,8 +1,8 @@
 """Which rail is a NIC on, and do ring edges between machines keep theirs?
 
 NCCL does not see the fabric. An inter-node ring edge joins the exit NIC of one node with the entry NIC of the next, so
-the test is on the NICs at the two ends of one edge, never on GPU numbers. Indexes are per process and are never compared
-between machines as they are.
+the test is on the NICs at the two ends of one edge, never on GPU numbers. Indexes are per process and are never
+compared between machines as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class RingRails:
 
     matched: ring edges of which both ends were seen. channels: ring channels among them; crossing: those that leave
     their rail, wrap-around edges of alternating rings over an odd number of nodes not counted (`odd_wrap`).
-    basis: how rails were told ("rail numbers", "device names", "PCI order", "order of GPUs") or "" if they could not be.
+    basis: how rails were told ("rail numbers", "device names", "PCI order", "order of GPUs") or "" if they were not.
     names_differ: machines list differently named devices. inferred: judged from one side (see the confidence).
     """
 
@@ -42,12 +42,16 @@ class RingRails:
         return self.crossing / self.channels if self.channels else 0.0
 
 
-def ring_rails(edges: pl.DataFrame, nics: pl.DataFrame, alternating: bool, paths: tuple[str, ...]) -> RingRails | None:
+def ring_rails(
+    edges: pl.DataFrame, nics: pl.DataFrame, alternating: bool | None, paths: tuple[str, ...]
+) -> RingRails | None:
     """Judge the ring edges between machines; None where there are none.
 
-    edges: one row per printed NET ring edge with columns cid, channel, src, dst, direction, machine, device, own_dev
-    (text), proxy_rank, source, line. nics: machine, device, rail, pci. alternating: the ring pattern has crossNic 2.
+    edges: one row per printed NET ring edge with columns cid, channel, src, dst, src_dev, dst_dev, direction, machine,
+    device, own_dev (text), proxy_rank, nodes (of the communicator, null: unknown), source, line. nics: machine, device,
+    rail, pci. alternating: a ring pattern has crossNic 2; None: no pattern is in the input.
     """
+    edges = edges.filter(pl.col("machine").is_not_null())
     if edges.height == 0:
         return None
     machines = tuple(edges.get_column("machine").unique().sort())
@@ -56,14 +60,10 @@ def ring_rails(edges: pl.DataFrame, nics: pl.DataFrame, alternating: bool, paths
     edges, basis, contradicted = _with_rails(edges, nics)
     names_differ = _lists_differ(edges.select("machine", "device"), nics)
     matched, inferred = _ends(edges)
-    nodes = len(machines)
     crossing = matched.filter(pl.col("rail_out") != pl.col("rail_in"))
-    odd_wrap = False
-    if alternating and nodes % 2 and crossing.height:
-        # with an odd number of nodes one edge of each ring cannot alternate: the wrap around, on one pair of machines
-        pairs = crossing.select("machine_out", "machine_in").unique()
-        if pairs.select(pl.struct(pl.min_horizontal(pl.all()), pl.max_horizontal(pl.all()).alias("to"))).n_unique() == 1:
-            odd_wrap, crossing = True, crossing.clear()
+    wraps = pl.Series(dtype=pl.Int64) if inferred or alternating is False else _wraps(matched, crossing)
+    odd_wrap = len(wraps) > 0
+    crossing = crossing.filter(~pl.col("cid").is_in(wraps.implode()))
     where = crossing.select("source", "line").sort("source", "line").head(4)
     return RingRails(
         machines=machines, nics_per_machine=fewest, matched=matched.height,
@@ -74,6 +74,24 @@ def ring_rails(edges: pl.DataFrame, nics: pl.DataFrame, alternating: bool, paths
     )  # fmt: skip
 
 
+def _wraps(matched: pl.DataFrame, crossing: pl.DataFrame) -> pl.Series:
+    """Communicators (`cid`) whose rings alternate over an odd number of nodes: one edge of each ring cannot, the wrap
+    around, always on one pair of machines; every node on those rings leaves by another NIC than it enters by."""
+    here = ["cid", "channel"]
+    nodes = matched.group_by("cid").agg(
+        pl.coalesce(pl.col("nodes").max(), pl.col("machine_out").n_unique()).alias("nodes")
+    )
+    pair = pl.concat_str(pl.min_horizontal("machine_out", "machine_in"), pl.max_horizontal("machine_out", "machine_in"),
+                         separator=" ")  # fmt: skip
+    one_pair = crossing.group_by("cid").agg(pair.n_unique().alias("pairs")).filter(pl.col("pairs") == 1)
+    entry = matched.select(*here, machine="machine_in", entry="rail_in")
+    leave = matched.select(*here, machine="machine_out", leave="rail_out")
+    through = entry.join(leave, on=[*here, "machine"]).join(crossing.select(here).unique(), on=here, how="semi")
+    swapping = through.group_by("cid").agg((pl.col("entry") != pl.col("leave")).all().alias("all")).filter("all")
+    odd = nodes.filter(pl.col("nodes") % 2 == 1)
+    return odd.join(one_pair, on="cid", how="semi").join(swapping, on="cid", how="semi").get_column("cid")
+
+
 def _with_rails(edges: pl.DataFrame, nics: pl.DataFrame) -> tuple[pl.DataFrame, str, bool]:
     """Add `rail`, by the first way that all machines can answer; and whether device order contradicts device names."""
     used = edges.select("machine", "device").unique()
@@ -82,20 +100,28 @@ def _with_rails(edges: pl.DataFrame, nics: pl.DataFrame) -> tuple[pl.DataFrame, 
     named = used.select((~pl.col("device").str.starts_with("NET/")).all()).item()
     same_lists = named and not _lists_differ(used, nics)
     if known.get_column("rail").null_count() == 0:
-        return edges.join(known.select("machine", "device", "rail"), on=["machine", "device"], how="left"), "rail numbers", False
+        return (
+            edges.join(known.select("machine", "device", "rail"), on=["machine", "device"], how="left"),
+            "rail numbers",
+            False,
+        )
     if same_lists:
         contradicted = _contradicts(used, by_gpu)
         return edges.with_columns(rail=pl.col("device")), "device names", contradicted
     if known.get_column("pci").null_count() == 0:
         order = known.with_columns(rail=pl.col("pci").rank("dense").over("machine"))
-        return edges.join(order.select("machine", "device", "rail"), on=["machine", "device"], how="left"), "PCI order", False
+        return (
+            edges.join(order.select("machine", "device", "rail"), on=["machine", "device"], how="left"),
+            "PCI order",
+            False,
+        )
     if by_gpu is not None and by_gpu.height == used.height:
         return edges.join(by_gpu, on=["machine", "device"], how="left"), "order of GPUs", False
     return edges.with_columns(rail=pl.lit(None, pl.Int64)), "", False
 
 
 def _lists_differ(used: pl.DataFrame, nics: pl.DataFrame) -> bool:
-    """Do the machines list differently named devices? Judged on the lists; on the devices in use where one is missing."""
+    """Do the machines list differently named devices? By the lists; by the devices in use where one is missing."""
     listed = nics.join(used.select("machine").unique(), on="machine", how="semi")
     rows = listed if listed.get_column("machine").n_unique() == used.get_column("machine").n_unique() else used
     return rows.group_by("machine").agg(pl.col("device").unique().sort()).get_column("device").n_unique() > 1
@@ -103,11 +129,19 @@ def _lists_differ(used: pl.DataFrame, nics: pl.DataFrame) -> bool:
 
 def _by_gpu_order(edges: pl.DataFrame) -> pl.DataFrame | None:
     """Ordinal of the lowest device index that uses a NIC without a proxy."""
-    direct = edges.filter(pl.col("proxy_rank").is_null() & pl.col("own_dev").str.contains(r"^\d{1,2}$"))
+    direct = (
+        edges.filter(pl.col("proxy_rank").is_null()).with_columns(gpu=_gpu_number(pl.col("own_dev"))).drop_nulls("gpu")
+    )
     if direct.height == 0:
         return None
-    lowest = direct.group_by("machine", "device").agg(pl.col("own_dev").cast(pl.Int64).min().alias("lowest"))
+    lowest = direct.group_by("machine", "device").agg(pl.col("gpu").min().alias("lowest"))
     return lowest.select("machine", "device", rail=pl.col("lowest").rank("dense").over("machine"))
+
+
+def _gpu_number(bracket: pl.Expr) -> pl.Expr:
+    """A device index, or a bus id as a number: devices are counted in that order."""
+    bus = bracket.str.strip_prefix("0x").str.to_integer(base=16, strict=False)
+    return pl.when(bracket.str.starts_with("0x")).then(bus).otherwise(bracket.cast(pl.Int64, strict=False))
 
 
 def _contradicts(used: pl.DataFrame, by_gpu: pl.DataFrame | None) -> bool:
@@ -119,22 +153,23 @@ def _contradicts(used: pl.DataFrame, by_gpu: pl.DataFrame | None) -> bool:
 
 
 def _ends(edges: pl.DataFrame) -> tuple[pl.DataFrame, bool]:
-    """Edges with both ends. From one side only, if every machine enters and leaves a channel on the same pair of NICs."""
-    edges = edges.filter(pl.col("rail").is_not_null()).with_columns(pl.col("rail").cast(pl.String), pl.col("cid").cast(pl.Int64))
+    """Edges with both ends. By one side only, if every machine enters and leaves a channel on the same two NICs."""
+    edges = edges.filter(pl.col("rail").is_not_null()).with_columns(
+        pl.col("rail").cast(pl.String), pl.col("cid").cast(pl.Int64)
+    )
     send, receive = edges.filter(pl.col("direction") == "send"), edges.filter(pl.col("direction") == "receive")
-    edge = ["cid", "channel", "src", "dst"]
-    both = send.join(receive, on=edge, suffix="_in", nulls_equal=True).unique(edge)
-    both = both.filter(pl.col("machine") != pl.col("machine_in"))
+    edge = ["cid", "channel", "src", "dst", "src_dev", "dst_dev"]
+    both = send.join(receive, on=edge, suffix="_in", nulls_equal=True, maintain_order="left")
+    both = both.unique(edge, keep="first", maintain_order=True).filter(pl.col("machine") != pl.col("machine_in"))
     if both.height:
-        return both.select(
-            pl.col("cid").fill_null(-1), "channel", machine_out="machine", machine_in="machine_in", rail_out="rail",
-            rail_in="rail_in", source="source", line="line",
-        ), False  # fmt: skip
+        return _as_matched(both), False
     # exit and entry of one machine on one channel: the next machine looks the same, or nothing is known
-    through = send.join(receive, on=["cid", "channel", "machine"], suffix="_in", nulls_equal=True)
+    through = send.join(receive, on=["cid", "channel", "machine"], suffix="_in", maintain_order="left")
     looks = through.group_by("cid", "channel").agg(pl.struct("rail", "rail_in").n_unique().alias("looks"))
-    through = through.join(looks.filter(pl.col("looks") == 1), on=["cid", "channel"], nulls_equal=True)
-    return through.select(
-        pl.col("cid").fill_null(-1), "channel", machine_out="machine", machine_in="machine", rail_out="rail",
-        rail_in="rail_in", source="source", line="line",
-    ), True  # fmt: skip
+    through = through.join(looks.filter(pl.col("looks") == 1), on=["cid", "channel"], how="semi", maintain_order="left")
+    return _as_matched(through.with_columns(machine_in="machine")), True
+
+
+def _as_matched(pairs: pl.DataFrame) -> pl.DataFrame:
+    return pairs.select("cid", "channel", "machine_in", "rail_in", "nodes", "source", "line", machine_out="machine",
+                        rail_out="rail")  # fmt: skip

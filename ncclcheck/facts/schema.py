@@ -70,7 +70,8 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     "failures": {
         **_WHERE, "category": pl.String, "level": pl.String, "call": pl.String, "errno_text": pl.String,
         "error": pl.String, "peer": pl.String, "path": pl.String, "rank_a": pl.Int64, "rank_b": pl.Int64,
-        "bus_id": pl.String, "code": pl.Int64, "text": pl.String, "src_file": pl.String,
+        "bus_id": pl.String, "code": pl.Int64, "text": pl.String, "src_file": pl.String, "vendor_err": pl.Int64,
+        "version_a": pl.Int64, "version_b": pl.Int64,
     },
     # pairs of GPUs that NCCL says cannot use P2P
     "p2p_pairs": {**_WHERE, "kind": pl.String, "a": pl.Int64, "b": pl.Int64},

@@ -86,7 +86,7 @@ class Nic:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One kind of failure: category is the event's name; fields as the record gave them (text, errno_text, call, ...)."""
+    """One kind of failure. category: the event's name; fields: as the record gives them (text, errno_text, call...)."""
 
     category: str
     level: str
@@ -98,8 +98,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class GdrRefusal:
-    """NCCL says that it does without GPUDirect RDMA. kind: "hca", a device as a whole; or "distance", a GPU and a device
-    whose path is of type `distance`, further than `limit` (both numbered as in that release)."""
+    """NCCL says that it does without GPUDirect RDMA. kind: "hca", a device as a whole; or "distance", a GPU and a
+    device whose path is of type `distance`, further than `limit` (both numbered as in that release)."""
 
     kind: str
     hca: str

@@ -1,0 +1,118 @@
+"""Does a communicator use the network between machines?"""
+
+from __future__ import annotations
+
+import pytest
+from fact_samples import Process, facts_of, hosts, net, p2p, ring
+
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.facts import Facts
+from ncclcheck.facts.seen import Crossing
+
+
+def _world(
+    processes: list[Process], log: list[str], nnodes: int, local: int, seen: int | None = None, mnnvl: int = 0
+) -> Facts:
+    nranks = len(processes)
+    for rank, process in list(enumerate(processes))[:seen]:
+        log += process.whole(f"a{rank}", rank, nranks, "commId 0xaa", nnodes=nnodes, local=local, mnnvl=mnnvl)
+    return facts_of(log)
+
+
+def _told(facts: Facts) -> tuple[Answer, str]:
+    assert facts.world is not None
+    crossing: Crossing = facts.world.crossing
+    return crossing.answer, crossing.confidence
+
+
+def test_one_node_does_not() -> None:
+    processes, log = hosts(1, 4)
+    assert _told(_world(processes, log, 1, 4))[0] is Answer.NO
+
+
+def test_one_node_over_several_machines_does_not() -> None:
+    """An MNNVL rack prints `Using network Socket` and no byte goes there."""
+    processes, log = hosts(2, 2)
+    log += processes[0].say("Using network Socket")
+    for rank, process in enumerate(processes):
+        log += process.say(p2p(0, rank, (rank + 1) % 4, (rank % 2, (rank + 1) % 2), "MNNVL"))
+    facts = _world(processes, log, 1, 4, mnnvl=1)
+    assert _told(facts)[0] is Answer.NO
+    assert facts.crossing.answer is Answer.NO
+    assert {group.scope for group in facts.edges} == {"inside"}
+
+
+def test_several_nodes_that_are_machines_do() -> None:
+    processes, log = hosts(2, 2)
+    assert _told(_world(processes, log, 2, 2)) == (Answer.YES, "high")
+
+
+def test_several_nodes_of_which_one_rank_is_seen_probably_do() -> None:
+    processes, log = hosts(2, 2)
+    assert _told(_world(processes, log, 2, 2, seen=1)) == (Answer.YES, "medium")
+
+
+def test_nodes_inside_a_machine_leave_it_open() -> None:
+    """Peer access and shared memory off: every GPU is a node."""
+    processes, log = hosts(1, 4)
+    assert _told(_world(processes, log, 4, 1))[0] is Answer.UNKNOWN
+
+
+def test_nodes_inside_each_of_two_machines_do_go_between_them() -> None:
+    processes, log = hosts(2, 4)
+    facts = _world(processes, log, 4, 2)
+    assert _told(facts)[0] is Answer.YES
+
+
+def test_nodes_may_share_a_machine_where_p2p_and_shm_are_off() -> None:
+    processes, log = hosts(1, 4)
+    log += processes[0].say("NCCL_P2P_DISABLE set by environment to 1", "NCCL_SHM_DISABLE set by environment to 1.")
+    assert _told(_world(processes, log, 4, 1, seen=1))[0] is Answer.UNKNOWN
+
+
+def _uncounted(machines: int, gpus: int, *lines: tuple[int, str], nranks: int | None = None) -> Facts:
+    """2.18.3: no line counts nodes."""
+    processes, log = hosts(machines, gpus, release="2.18.3")
+    for rank, process in enumerate(processes):
+        tail, size = "commId 0xaa", nranks or len(processes)
+        log += process.init("START", "a1", rank, size, tail, name="")
+        log += process.say(*(text for at, text in lines if at == rank))
+        log += process.init("COMPLETE", "a1", rank, size, tail, name="")
+    return facts_of(log)
+
+
+def test_before_nodes_were_counted_two_machines_probably_do() -> None:
+    assert _told(_uncounted(2, 1)) == (Answer.YES, "medium")
+
+
+def test_before_nodes_were_counted_an_edge_between_machines_proves_it() -> None:
+    facts = _uncounted(2, 1, (0, net(0, 0, 1, "send", 0)))
+    assert _told(facts) == (Answer.YES, "high")
+    assert facts.world and facts.world.crossing.evidence[0].line == 6
+
+
+def test_before_nodes_were_counted_all_ranks_of_one_machine_do_not() -> None:
+    assert _told(_uncounted(1, 4))[0] is Answer.NO
+
+
+def test_before_nodes_were_counted_some_ranks_of_one_machine_leave_it_open() -> None:
+    assert _told(_uncounted(1, 4, nranks=8))[0] is Answer.UNKNOWN
+
+
+def test_more_ranks_than_a_machine_can_hold_probably_do() -> None:
+    assert _told(_uncounted(1, 4, nranks=32)) == (Answer.YES, "medium")
+
+
+def test_more_ranks_than_gpus_in_the_topology_probably_do() -> None:
+    dump = [(0, f"+ PCI[24.0] - GPU/{gpu}000 ({gpu})") for gpu in range(1, 5)]
+    assert _told(_uncounted(1, 4, *dump, nranks=8)) == (Answer.YES, "medium")
+
+
+@pytest.mark.parametrize(("machines", "answer"), [(1, Answer.UNKNOWN), (2, Answer.YES)])
+def test_an_excerpt_tells_by_its_ring(machines: int, answer: Answer) -> None:
+    log = [line for machine in range(machines) for line in Process(f"n{machine}", 1).say(ring(0, 1, 2, 3))]
+    assert facts_of(log).crossing.answer is answer
+
+
+def test_nothing_is_unknown() -> None:
+    assert facts_of(["hello"]).crossing.answer is Answer.UNKNOWN
