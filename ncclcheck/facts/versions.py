@@ -21,7 +21,6 @@ from ncclcheck.facts.schema import table
 COMPARED_FROM = 22304
 # From 2.14.3 on channel lines of P2P have a connection index (`Channel 00/0`), until 2.13.4 they have none.
 _WITH_INDEX, _WITHOUT_INDEX = "2.14.3 or newer", "2.13.4 or older"
-_EACH = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +54,11 @@ class Versions:
     def clash(self) -> Clash | None:
         """The first of: one communicator, one job as far as can be seen, other forms of channel lines."""
         return self._in_a_communicator() or self._between_machines() or self._by_form()
+
+    @property
+    def several(self) -> bool:
+        """Does the input print more than one release?"""
+        return self.printed.get_column("version").n_unique() > 1
 
     @property
     def all_known(self) -> bool:
@@ -109,43 +113,55 @@ class Versions:
         return self._clash(here, proven=True, works=bool(here.get_column("completed").any()))
 
     def _between_machines(self) -> Clash | None:
-        """Machines with different releases, and nothing says that they are of two jobs."""
+        """Machines with different releases that something ties together, and nothing says that they are of two jobs."""
         lines = self.printed.drop_nulls("machine")
         per_machine = lines.group_by("machine").agg(pl.col("version").n_unique(), pl.col("hip").first())
         one_each = per_machine.select((pl.col("version") == 1).all() & (pl.col("hip").n_unique() == 1)).item()
-        groups = lines.group_by("version").agg(pl.col("machine").unique())
         unknown = self.printed.get_column("machine").null_count()
-        if groups.height < _EACH or not one_each or unknown or not self._together(lines.get_column("machine").unique()):
+        if lines.get_column("version").n_unique() == 1 or not one_each or unknown or self.told_apart:
             return None
+        if self._members.get_column("ambiguous").any():
+            return None
+        return self._clash(lines) if self._together(lines.select("machine", "version").unique()) else None
+
+    @cached_property
+    def told_apart(self) -> bool:
+        """Do communicators show that no job holds machines of two releases: they came about, or have none in common?"""
+        groups = self.printed.drop_nulls("machine").group_by("version").agg(pl.col("machine").unique())
         largest = []
         for machines in groups.get_column("machine"):
             here = self._machines.filter(pl.col("machine").is_in(machines.implode()))
-            if self._works(here):
-                return None
             members = self._members.join(here.select("proc"), on="proc", how="semi").filter(pl.col("nranks") > 1)
-            if members.get_column("ambiguous").any():
-                return None
+            if self._works(here):
+                return True
             members = members.filter(pl.col("nranks") == pl.col("nranks").max())
-            largest.append(members.get_column("cid").unique().to_list())
-        # communicators of several ranks that have none in common are those of several jobs
-        known = [set(cids) for cids in largest if cids]
-        if any(one.isdisjoint(other) for one in known for other in known):
-            return None
-        return self._clash(lines)
+            largest.append(set(members.get_column("cid").to_list()))
+        known = [cids for cids in largest if cids]
+        return any(one.isdisjoint(other) for one in known for other in known)
 
-    def _together(self, machines: pl.Series) -> bool:
-        """Does anything tie these machines: one input, or an interface of one name in one network on all of them?"""
-        where = table(self._tables, "processes").select("proc", "source").join(self._machines, on="proc")
-        where = where.filter(pl.col("machine").is_in(machines.implode()))
-        addresses = table(self._tables, "interfaces").filter(pl.col("name") != "lo").join(where, on="proc")
-        network = pl.col("address").str.extract(r"^(\d+\.\d+)\.")
-        shared = (
-            where.group_by(tie=pl.col("source").cast(pl.String)).agg(pl.col("machine").n_unique()),
-            addresses.filter(network.is_not_null())
-            .group_by(tie=pl.format("{} {}", "name", network))
-            .agg(pl.col("machine").n_unique()),
-        )
-        return pl.concat(shared).get_column("machine").max() == machines.len()
+    def _together(self, machines: pl.DataFrame) -> bool:
+        """machines: `machine`, `version`. Does anything tie them: one input, in which they print at the same time (one
+        after the other is a restart), or over several inputs an interface of one name in one network?"""
+        where = self._spans().join(machines, on="machine")
+        crowded = where.group_by("source").agg(
+            versions=pl.col("version").n_unique(), machines=pl.col("machine").n_unique(),
+            latest_begin=pl.col("first").max(), earliest_end=pl.col("last").min(),
+        )  # fmt: skip
+        mixed = crowded.filter(pl.col("versions") > 1)
+        if mixed.height:
+            return bool(mixed.select((pl.col("latest_begin") < pl.col("earliest_end")).all()).item())
+        addresses = table(self._tables, "interfaces").filter(pl.col("name") != "lo").join(self._machines, on="proc")
+        addresses = addresses.with_columns(network=pl.col("address").str.extract(r"^(\d+\.\d+)\."))
+        here = addresses.drop_nulls("network").join(machines, on="machine", how="semi")
+        shared = here.group_by("name", "network").agg(pl.col("machine").n_unique())
+        return shared.get_column("machine").max() == machines.get_column("machine").n_unique()
+
+    def _spans(self) -> pl.DataFrame:
+        """`source`, `machine`, and the `first` and `last` line that it prints there."""
+        where = ["proc", "source", "line"]
+        rows = [frame.select(where) for frame in self._tables.values() if {*where} <= {*frame.columns}]
+        lines = pl.concat(rows).join(self._machines, on="proc").drop_nulls("machine")
+        return lines.group_by("source", "machine").agg(first=pl.col("line").min(), last=pl.col("line").max())
 
     def _works(self, here: pl.DataFrame) -> bool:
         """Do these processes have a communicator that came about, or of which all ranks are among them?"""
@@ -174,7 +190,7 @@ class Versions:
         sure = edges.height and one_each.get_column("version").all() and apart.get_column("machine").all()
         if not sure or edges.get_column("source").n_unique() > 1 or self._members.height:
             return None
-        return self._clash(edges, by_form=True)
+        return self._clash(edges, by_form=True) if self._together(edges.select("machine", "version").unique()) else None
 
     def _clash(
         self, rows: pl.DataFrame, *, proven: bool = False, works: bool = False, by_form: bool = False

@@ -13,7 +13,7 @@ from typing import Protocol
 import polars as pl
 
 from ncclcheck.readers import meaning, release
-from ncclcheck.readers.framing import parse_head
+from ncclcheck.readers.framing import Head, parse_head
 from ncclcheck.readers.projection import RECORD, Block, Projection
 
 # Blocks under way at once. Polars works outside of Python's lock, so threads keep the cores busy.
@@ -59,11 +59,13 @@ class Events:
         """
         rows = []
         numbers: dict[tuple[object, ...], int] = {}
+        heads = [(source, parse_head(text)) for source, text in self.heads]
+        torn = _torn_hosts(heads)
         # in order of their text: the order of arrival is that of threads
         for index in sorted(range(len(self.heads)), key=self.heads.__getitem__):
-            source, text = self.heads[index]
-            h = parse_head(text)
-            identity = (source, h.label.task, h.label.host, h.host, h.pid)
+            source, h = heads[index]
+            host = torn.get((source, h.host, h.pid), h.host)
+            identity = (source, h.label.task, h.label.host, host, h.pid)
             proc = numbers.setdefault(identity, len(numbers))
             rows.append((source, index, proc, *identity[1:], h.tid, h.device, h.src_file, h.src_line, h.src_func))
         schema = {name: kind for name, kind in _PROCESSES.items() if name != "release"}
@@ -98,6 +100,19 @@ class Events:
             for name, column in (("_proc", "proc"), ("_tid", "tid"), ("_device", "device"))
         )
         return meaning.typed(event, frame, who.get_column("release").gather(heads))
+
+
+def _torn_hosts(heads: Sequence[tuple[int, Head]]) -> dict[tuple[int, str | None, int | None], str]:
+    """By input, host and pid: the host itself, where the end of another line is glued before it (`ringsnode1` for
+    `node1`). The same pid under the shorter name, and more often, tells; `my-node1` is a name of its own."""
+    seen = Counter((source, head.pid, head.host) for source, head in heads if head.host)
+    torn: dict[tuple[int, str | None, int | None], str] = {}
+    for (source, pid, host), number in seen.items():
+        for start in range(1, len(host) - 3):
+            end = host[start:]
+            if seen.get((source, pid, end), 0) > number and host[start - 1] not in "-._" and not end.isdigit():
+                torn[source, host, pid] = end
+    return torn
 
 
 _PROCESSES = {

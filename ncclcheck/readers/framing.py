@@ -8,8 +8,10 @@ all, the bare version line, `INFO` without the word NCCL (release 2.2), RCCL.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ncclcheck.readers.labels import Label, parse_label
 
@@ -21,18 +23,24 @@ TIME = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]
 
 # `INFO` or `WARN` of release 2.2, which has no word NCCL; the device in brackets makes sure.
 OLD_LEVEL = r"^(.*:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?)(INFO|WARN) (.*)$"
-LEVEL = r"^(.*?)NCCL (WARN|TRACE|ABORT) (.*)$"
+LEVEL = r"^(.*?)NCCL (WARN|TRACE|ABORT)\b ?(.*)$"
 VERSION = r"^(.*?)((?:NCCL|RCCL) version \d.*)$"
 
-# A second record inside the text of a first one.
-INNER = re.compile(r"(\S*:\d+:\d+ \[-?\d+\] (?:\S+:\d+ (?:\(\w+\) )?)?)NCCL (INFO|WARN) ")
+# A second record inside the text of a first one: its level, and what has to stand before that.
+_INNER_LEVEL = re.compile(r"NCCL (INFO|WARN) ")
+_INNER_HEAD = re.compile(r"\S{0,255}:\d{1,9}:\d{1,9} \[-?\d{1,20}\] (?:\S{1,255}:\d{1,9} (?:\(\w{1,64}\) )?)?$")
 
+# A host that was blanked out before the log was shared stands in angle brackets.
 _ORIGIN = re.compile(
-    r"(?P<host>[^\s:\[\]>|,()]*):(?P<pid>\d{1,9}):(?P<tid>\d{1,9}) (?:\[(?P<device>-?\d+)\] )?"
+    r"(?P<host><(?!stdout>|stderr>)[\w.-]{1,64}>|[A-Za-z0-9._-]{0,255})"
+    r":(?P<pid>\d{1,9}):(?P<tid>\d{1,9}) (?:\[(?P<device>-?\d+)\] )?"
     r"(?:<\d+> )?(?:(?P<file>[^\s:]+):(?P<line>\d+) (?:\((?P<function>[^)]*)\) )?)?$"
 )
 _DEVICE_ONLY = re.compile(r"\[(?P<device>-?\d{1,9})\] $")
 _TIME = re.compile(TIME)
+# Colours as text: the control character itself is gone from a block by now.
+_COLOUR = re.compile(r"(?:\x1b|ESC|\\(?:u001b|x1b|033))\[[0-9;]{0,16}m")
+_LONGEST_HEAD = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +57,29 @@ class Head:
     src_func: str | None = None
 
 
+class Inner(NamedTuple):
+    """A record within a message: where it begins, its head and level, and where its own message begins."""
+
+    start: int
+    head: str
+    level: str
+    message: int
+
+
+def inner_records(message: str) -> Iterator[Inner]:
+    """The records that begin inside of a message."""
+    last = 0
+    for level in _INNER_LEVEL.finditer(message):
+        head = _INNER_HEAD.search(message, max(last, level.start() - _LONGEST_HEAD), level.start())
+        if head:
+            last = level.end()
+            yield Inner(head.start(), head[0], level[1], last)
+
+
 @lru_cache(maxsize=200_000)
 def parse_head(text: str) -> Head:
     """Parse what stands before the level word, times already split off or not."""
-    text = _TIME.sub("", text)
+    text = _COLOUR.sub("", _TIME.sub("", text[-_LONGEST_HEAD:]))
     found = _ORIGIN.search(text)
     if found is None:
         device = _DEVICE_ONLY.search(text)

@@ -62,6 +62,14 @@ def field_types() -> dict[str, str]:
     return types
 
 
+@cache
+def slot_kinds() -> dict[str, str]:
+    """For fields that are one slot of any kind but a number: its regular expression. (Numbers are most of a log; where
+    something else stands in a number's place the number is null.)"""
+    definitions = _slot_definitions()
+    return {name: definitions[kind] for name, kind in field_types().items() if kind in definitions and kind != "NUMBER"}
+
+
 @dataclass(frozen=True, slots=True)
 class ShapeReading:
     """How to read a shape: its event, and for each field the pieces that make it up.
@@ -151,28 +159,36 @@ def shape_grammar() -> str:
 
 
 def tables(lark: Lark) -> dict[str, Any]:
-    """Lark's tables as `Automaton` reads them."""
+    """Lark's tables as `Automaton` reads them, states and rules numbered in the order of a walk: Lark's own numbers
+    differ from run to run."""
     from lark.parsers.lalr_analysis import Shift
 
     from ncclcheck.readers.lexer import plain
 
     table: Any = lark.parser.parser._parse_table  # type: ignore[attr-defined]
+    order = [table.start_states[event] for event in events()]
+    numbers = {state: number for number, state in enumerate(order)}
     rules: dict[tuple[str, int], int] = {}
     states = []
-    for number in sorted(table.states):
+    for state in order:  # grows under way
         actions = {}
-        for symbol, (action, argument) in table.states[number].items():
+        for symbol, (action, argument) in sorted(table.states[state].items()):
             if action is Shift:
-                actions[symbol] = argument
+                if argument not in numbers:
+                    numbers[argument] = len(order)
+                    order.append(argument)
+                actions[symbol] = numbers[argument]
             else:
                 rule = (str(argument.origin.name), len(argument.expansion))
                 actions[symbol] = -rules.setdefault(rule, len(rules)) - 1
         states.append(actions)
     return {
-        "terminals": [plain(terminal) for terminal in lark.terminals],
+        "terminals": sorted(plain(terminal) for terminal in lark.terminals),
         "states": states,
         "rules": list(rules),
-        "events": {event: (table.start_states[event], table.end_states[event]) for event in events()},
+        "events": {
+            event: (numbers[table.start_states[event]], numbers[table.end_states[event]]) for event in events()
+        },
         "fields": sorted(name for name, _ in _DEFINITION.findall(grammar_text("nccl.lark"))),
     }
 

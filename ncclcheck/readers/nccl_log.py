@@ -66,6 +66,7 @@ _NOTES = {
     "ras_listen_failed": "",
     "socket_connect_retry": "errno_text",
     "affinity": "",
+    "cuda_driver_version": "cuda_driver_version",
 }
 
 # Failure events and the names of their fields in the table.
@@ -76,6 +77,7 @@ _FAILURES: dict[str, dict[str, str]] = {
     "nvml_failed": {"nvml_call": "call"},
     "duplicate_gpu": {},
     "version_mismatch": {},
+    "ras_version_mismatch": {"local_version": "version_a", "remote_version": "version_b"},
     "syscall_failed": {},
     "syscall_retry": {},
     "socket_connect_failed": {"func": "call"},
@@ -208,6 +210,10 @@ class _Reader:
                 if kind == "affinity":
                     value = pl.col("mask")
                 parts.append(frame.with_columns(kind=pl.lit(kind), value=value))
+        loaded = self.rows("net_plugin_loaded")
+        if loaded is not None:  # the plugin with the version of its interface
+            loaded = loaded.with_columns(kind=pl.lit("net_plugin_api"), value=pl.format("{} (v{})", "plugin", "api"))
+            parts.append(loaded.filter(pl.col("api").is_not_null()))
         return self._joined("notes", *parts)
 
     def inits(self) -> Frame | None:

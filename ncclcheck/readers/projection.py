@@ -8,15 +8,19 @@ That this gives what parsing every line would give is what `tests/readers/test_p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from threading import Lock
+from typing import Any
 
 import polars as pl
 
 from ncclcheck.readers import framing
 from ncclcheck.readers.choices import SLOT
-from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask_pattern
+from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask_pattern, slot_kinds
 
 # Keep memory bounded when a hostile input makes every line a shape of its own.
 _MAX_SHAPES = 200_000
@@ -82,12 +86,20 @@ class Projection:
         records = self._index_heads(records, source)
         result.levels = dict(records.group_by("_level").len().iter_rows())
         by_event = records.partition_by("event", as_dict=True, include_key=False, maintain_order=True)
+        unknown = [rows for (event,), rows in by_event.items() if event is None]
         for (event,), rows in by_event.items():
             if event is None:
-                result.unrecognised = rows.select(*RECORD, "message")
-            else:
-                used = rows.get_column("shape_id").unique().sort().to_list()
-                result.events[event] = _gather(rows, {i: readings[known[i]].fields for i in used})  # type: ignore[union-attr]
+                continue
+            used = rows.get_column("shape_id").unique().sort().to_list()
+            frame = _gather(rows, {i: readings[known[i]].fields for i in used})  # type: ignore[union-attr]
+            fits = _fits(frame)
+            if fits is not None and not fits.all():
+                unknown.append(rows.filter(~fits))
+                frame = frame.filter(fits)
+            if frame.height:
+                result.events[event] = frame
+        if unknown:
+            result.unrecognised = pl.concat(rows.select(*RECORD, "message") for rows in unknown).sort("_line", "_record")
         return result
 
     def _index_heads(self, records: pl.DataFrame, source: int) -> pl.DataFrame:
@@ -113,20 +125,43 @@ def _count_lines(block: bytes) -> int:
 
 
 def decode(block: bytes) -> bytes:
-    """The block as UTF-8: what is not is written as \\xNN, and the mask's own character gives way."""
+    """The block as UTF-8: what is not is written as \\xNN, and the mask's own character gives way.
+
+    What terminals, container runtimes and pages put around the text goes: colours, Docker's JSON, hard blanks. Lines
+    stay lines.
+    """
+    if b'{"log":"' in block:
+        block = _DOCKER_LINE.sub(_docker_text, block)
+    if not block.isascii():
+        try:
+            block.decode("utf-8")
+        except UnicodeDecodeError:
+            block = block.decode("utf-8", "backslashreplace").encode()
+        for strange, plain in _CHARACTERS:
+            if strange[:1] in block:  # one byte is found ten times faster than two
+                block = block.replace(strange, plain)
+    return _CONTROL_SEQUENCE.sub(b"", block) if b"\x1b" in block else block
+
+
+_CHARACTERS = ((SLOT.encode(), "\ufffd".encode()), ("\u00a0".encode(), b" "))
+_CONTROL_SEQUENCE = re.compile(rb"\x1b\[[0-9;?]{0,32}[A-Za-z]")
+_DOCKER_LINE = re.compile(rb'^\{"log":".*\}\r?$', re.M)
+
+
+def _docker_text(found: re.Match[bytes]) -> bytes:
     try:
-        block.decode("utf-8")
-    except UnicodeDecodeError:
-        block = block.decode("utf-8", "backslashreplace").encode()
-    private = SLOT.encode()
-    return block.replace(private, "\ufffd".encode()) if private in block else block
+        entry = json.loads(found[0])
+        return f"{entry.get('time', '')} {entry['log']}".rstrip().replace("\n", " ").encode()
+    except (ValueError, KeyError, RecursionError):
+        return found[0]
 
 
 def _records(block: bytes, first_line: int) -> pl.DataFrame:
     """All NCCL records of a block: RECORD's columns and `message`."""
     text = pl.col("text")
+    block = decode(block)
     lines = (
-        pl.scan_lines(decode(block), name="text", row_index_name="_line", row_index_offset=first_line)
+        pl.scan_lines(block, name="text", row_index_name="_line", row_index_offset=first_line)
         .filter(text.str.contains_any(list(framing.MARKS)))
         .collect()
     )
@@ -139,9 +174,22 @@ def _records(block: bytes, first_line: int) -> pl.DataFrame:
     ).unnest("parts").with_columns(_level=pl.lit("INFO"))
     others = _framed(lines.filter(~plain)) if informed.height < lines.height else None
     records = informed if others is None else pl.concat([informed, others.select(informed.columns)])
-    records = records.with_columns(pl.col("message").str.strip_chars_end(), _record=pl.lit(0, pl.UInt8))
-    records = _split_times(_split_inner(records))
+    records = _split_times(_split_inner(records.with_columns(_record=pl.lit(0, pl.UInt8))))
+    records = records.with_columns(_trimmed(pl.col("message"), block))
     return records.sort("_line", "_record").select(*RECORD, "message")
+
+
+# What may stand behind a message: blanks, the edge of a box, a back-tick; a progress bar; Ray's note on lines left out.
+_EDGE = " \t\r\n\x00│|`"
+_BEHIND = r"(?:\r| \[repeated \d+x across cluster\]).*$"
+# NCCL's longest messages have two thousand characters. The time that the mask takes grows with the square.
+_LONGEST_MESSAGE = 4096
+
+
+def _trimmed(message: pl.Expr, block: bytes) -> pl.Expr:
+    if b"\r" in block or b"x across cluster]" in block:
+        message = message.str.replace(_BEHIND, "")
+    return message.str.head(_LONGEST_MESSAGE).str.strip_chars_end(_EDGE)
 
 
 def _framed(lines: pl.DataFrame) -> pl.DataFrame:
@@ -180,22 +228,19 @@ def _split_inner(records: pl.DataFrame) -> pl.DataFrame:
     many = records.filter(joined)
     if many.height == 0:
         return records
-    rows = []
-    for row in many.iter_rows(named=True):
-        rows.extend(_pieces_of_line(row))
+    rows = [piece for row in many.iter_rows(named=True) for piece in _pieces_of_line(row)]
     split = pl.DataFrame(rows, schema=records.schema)
     return pl.concat([records.filter(~joined), split])
 
 
-def _pieces_of_line(row: dict[str, object]) -> Sequence[dict[str, object]]:
-    message = str(row["message"])
-    starts = list(framing.INNER.finditer(message))[:255]
-    pieces = [{**row, "message": message[: starts[0].start()].rstrip() if starts else message}]
-    for number, start in enumerate(starts, 1):
-        end = starts[number].start() if number < len(starts) else len(message)
-        pieces.append({**row, "_head": start[1], "_level": start[2], "_record": number,
-                       "message": message[start.end() : end].rstrip()})
-    return pieces
+def _pieces_of_line(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    message = row["message"]
+    inner = list(islice(framing.inner_records(message), 255))
+    yield {**row, "message": message[: inner[0].start] if inner else message}
+    for number, record in enumerate(inner, 1):
+        end = inner[number].start if number < len(inner) else len(message)
+        piece = message[record.message : end]
+        yield {**row, "_head": record.head, "_level": record.level, "_record": number, "message": piece}
 
 
 def _gather(rows: pl.DataFrame, shapes: dict[int, dict[str, tuple[int | str, ...]]]) -> pl.DataFrame:
@@ -230,6 +275,13 @@ def _gather(rows: pl.DataFrame, shapes: dict[int, dict[str, tuple[int | str, ...
     for name in mixed:
         gathered = gathered.with_columns(_mixed(rows, name, shapes).alias(name))
     return gathered.select(*RECORD, *names)
+
+
+def _fits(rows: pl.DataFrame) -> pl.Series | None:
+    """Whether each row's slots are of the kinds that its fields take: a shape shows a slot, not which one."""
+    kinds = slot_kinds()
+    checks = [pl.col(name).str.contains(f"^(?:{kinds[name]})$") for name in rows.columns if name in kinds]
+    return rows.select(pl.all_horizontal(check.fill_null(True) for check in checks)).to_series() if checks else None
 
 
 def _single(slots: pl.Expr, pieces: tuple[int | str, ...]) -> pl.Expr:

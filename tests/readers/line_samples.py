@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,7 @@ class Source:
 
     def blocks(self) -> Iterator[tuple[bytes, int]]:
         line = 1
-        bounds = [0, *self.cuts, len(self.text)]
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise([0, *self.cuts, len(self.text)]):
             yield self.text[start:end], line
             line += self.text.count(b"\n", start, end)
 
