@@ -30,8 +30,14 @@ _ports = st.integers(0, 65535).map(str)
 _addresses = st.builds("{}<{}>".format, _hosts, _ports)
 _interfaces = st.builds("{}:{}<{}>".format, st.sampled_from(["eth0", "ib3", "enp1s0f0np0", "bond0.12"]), _hosts, _ports)
 _devices = st.sampled_from(
-    ["mlx5_0:1/IB", "rocep8s0:1/RoCE", "mlx5_bond_2:2/RoCE", "ib7:1:3:0/IB", "ib7:1::1/RoCE"]
-    + ["={[0] x:1/IB, [1] y2:1/IB}"]
+    [
+        "mlx5_0:1/IB",
+        "rocep8s0:1/RoCE",
+        "mlx5_bond_2:2/RoCE",
+        "ib7:1:3:0/IB",
+        "ib7:1::1/RoCE",
+        "={[0] x:1/IB, [1] y:1/IB}",
+    ]
 )
 _rank = st.integers(-1, 40).map(str)
 _downs = st.lists(_rank, min_size=1, max_size=3).map("/".join)
@@ -92,8 +98,8 @@ _NAMES: dict[str, list[str]] = {
     r"\b(?:Connection|Permission|Operation|No) [a-z ]+": ["Broken pipe", "Protocol error 0x7", "Can't assign address"],
 }
 _JUNK = st.one_of(
-    st.sampled_from([" ", "  ", "[", "]", "->", ":", "/", "<0>", "[3]", "0x", "GPU/1", " via ", ".", "(", ")", "1", "-", "a",
-                     "\t", "é", "日本", "\\xff", "\x1b", "\x00", " rank 3", "%", "|", ", ", "NCCL", "INFO"]),
+    st.sampled_from([" ", "  ", "[", "]", "->", ":", "/", "<0>", "[3]", "0x", "GPU/1", " via ", ".", "(", ")", "1", "-",
+                     "a", "\t", "é", "日本", "\\xff", "\x1b", "\x00", " rank 3", "%", "|", ", ", "NCCL", "INFO"]),
     st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=6),
 )  # fmt: skip
 

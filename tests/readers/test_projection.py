@@ -49,7 +49,7 @@ def informed(*texts: str) -> bytes:
 
 
 def compare(direct: DirectParser, texts: list[str]) -> list[tuple[str, Reading, Reading]]:
-    """Messages that Lark and the projection read differently. Behind a message nothing but blanks and edges may stand."""
+    """Messages that Lark and the projection read differently. Blanks and edges behind a message do not count."""
     texts = [text.rstrip(" \t\x00│|`") for text in texts if not re.search("NCCL (INFO|WARN) ", text)]
     readings = project(informed(*texts), 0)
     both = ((text, direct.parse(text), readings[line, 0]) for line, text in enumerate(texts))
@@ -72,7 +72,7 @@ def test_other_values_are_read_as_lark_reads_them(direct: DirectParser, texts: l
 @steady
 @given(texts=st.lists(damaged(), min_size=60, max_size=120))
 def test_damaged_messages_are_never_read_as_something_else(direct: DirectParser, texts: list[str]) -> None:
-    """One of the two may see nothing: a slot swallowed the text beside it, or another slot stands where a number was."""
+    """One of the two may see nothing: a slot swallowed the text beside it, or stands where a number stood."""
     differences = compare(direct, texts)
     assert [found for found in differences if found[1] is not None and found[2] is not None] == []
     assert len(differences) < 3
