@@ -142,8 +142,8 @@ def read_events(
     watch: called with every block (input's index, bytes, number of the first line), for readers of other kinds that
     look at the same stream.
     """
-    projection = Projection()
-    gathering = _Gathering(len(sources), wanted)
+    projection = Projection(wanted)
+    gathering = _Gathering(len(sources))
     with ThreadPoolExecutor(_WORKERS) as pool:
         pending: deque[tuple[int, Future[Block]]] = deque()
         for index, source in enumerate(sources):
@@ -160,9 +160,8 @@ def read_events(
 
 
 class _Gathering:
-    def __init__(self, sources: int, wanted: Collection[str] | None) -> None:
+    def __init__(self, sources: int) -> None:
         self._counts = [Count() for _ in range(sources)]
-        self._wanted = wanted
         self._frames: dict[str, list[pl.DataFrame]] = {}
         self._unrecognised: list[pl.DataFrame] = []
 
@@ -175,8 +174,7 @@ class _Gathering:
         count.levels.update(block.levels)
         mark = pl.lit(source, pl.UInt32).alias("_source")
         for event, frame in block.events.items():
-            if self._wanted is None or event in self._wanted:
-                self._frames.setdefault(event, []).append(frame.with_columns(mark))
+            self._frames.setdefault(event, []).append(frame.with_columns(mark))
         if block.unrecognised is not None:
             unknown_rows = block.unrecognised.with_columns(mark)
             is_warning = pl.col("_level") == "WARN"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
@@ -52,10 +52,12 @@ class Block:
 class Projection:
     """Reads blocks. Shapes and heads are remembered from block to block; safe to use from several threads.
 
+    wanted: events whose fields are gathered (None: all); the others are only counted.
     heads: per input, distinct texts before a level word, clock time split off, with their index.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Collection[str] | None = None) -> None:
+        self._wanted = wanted
         self.heads: dict[tuple[int, str], int] = {}
         self._parser = ShapeParser()
         self._shapes: dict[str, ShapeReading | None] = {}
@@ -88,7 +90,7 @@ class Projection:
         by_event = records.partition_by("event", as_dict=True, include_key=False, maintain_order=True)
         unknown = [rows for (event,), rows in by_event.items() if event is None]
         for (event,), rows in by_event.items():
-            if event is None:
+            if event is None or not (self._wanted is None or event in self._wanted):
                 continue
             used = rows.get_column("shape_id").unique().sort().to_list()
             frame = _gather(rows, {i: readings[known[i]].fields for i in used})  # type: ignore[union-attr]
@@ -103,10 +105,15 @@ class Projection:
         return result
 
     def _index_heads(self, records: pl.DataFrame, source: int) -> pl.DataFrame:
-        texts = records.get_column("_head").unique()
+        """Heads become indexes, and the clock times in them a column: looked at once per distinct head."""
+        head = pl.col("_head")
+        table = records.select(head.unique()).with_columns(
+            _time=head.str.extract(f"({framing.TIME})").str.strip_chars("[]"),
+            bare=head.str.replace(rf"{framing.TIME} ?", ""),
+        )
         with self._lock:
-            ids = [self.heads.setdefault((source, text), len(self.heads)) for text in texts]
-        table = pl.DataFrame({"_head": texts, "id": pl.Series(ids, dtype=pl.UInt32)})
+            ids = [self.heads.setdefault((source, text), len(self.heads)) for text in table.get_column("bare")]
+        table = table.select("_head", "_time", id=pl.Series(ids, dtype=pl.UInt32))
         joined = records.join(table, on="_head", how="left", maintain_order="left")
         return joined.with_columns(_head="id").drop("id")
 
@@ -156,8 +163,12 @@ def _docker_text(found: re.Match[bytes]) -> bytes:
         return found[0]
 
 
+# Records as they are found: heads still as text, with the clock times in them.
+_BEFORE_HEADS = {**{name: kind for name, kind in RECORD.items() if name != "_time"}, "_head": pl.String, "message": pl.String}
+
+
 def _records(block: bytes, first_line: int) -> pl.DataFrame:
-    """All NCCL records of a block: RECORD's columns and `message`."""
+    """All NCCL records of a block: the columns of `_BEFORE_HEADS`."""
     text = pl.col("text")
     block = decode(block)
     lines = (
@@ -166,7 +177,7 @@ def _records(block: bytes, first_line: int) -> pl.DataFrame:
         .collect()
     )
     if lines.height == 0:
-        return pl.DataFrame(schema={**RECORD, "_head": pl.String, "message": pl.String})
+        return pl.DataFrame(schema=_BEFORE_HEADS)
     plain = text.str.contains("NCCL INFO ", literal=True)
     informed = lines.filter(plain).select(
         "_line",
@@ -174,9 +185,9 @@ def _records(block: bytes, first_line: int) -> pl.DataFrame:
     ).unnest("parts").with_columns(_level=pl.lit("INFO"))
     others = _framed(lines.filter(~plain)) if informed.height < lines.height else None
     records = informed if others is None else pl.concat([informed, others.select(informed.columns)])
-    records = _split_times(_split_inner(records.with_columns(_record=pl.lit(0, pl.UInt8))))
+    records = _split_inner(records.with_columns(_record=pl.lit(0, pl.UInt8)))
     records = records.with_columns(_trimmed(pl.col("message"), block))
-    return records.sort("_line", "_record").select(*RECORD, "message")
+    return records.sort("_line", "_record").select(*_BEFORE_HEADS)
 
 
 # What may stand behind a message: blanks, the edge of a box, a back-tick; a progress bar; Ray's note on lines left out.
@@ -213,18 +224,9 @@ def _framed(lines: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([kind.select(columns) for kind in kinds])
 
 
-def _split_times(records: pl.DataFrame) -> pl.DataFrame:
-    """Move clock times out of the heads."""
-    head = pl.col("_head")
-    return records.with_columns(
-        _time=head.str.extract(f"({framing.TIME})").str.strip_chars("[]"),
-        _head=head.str.replace(rf"{framing.TIME} ?", ""),
-    )
-
-
 def _split_inner(records: pl.DataFrame) -> pl.DataFrame:
     """Lines that hold several records: one row each. Rare, so done line by line."""
-    joined = pl.col("message").str.contains(r"NCCL (?:INFO|WARN) ")
+    joined = pl.col("message").str.contains_any(["NCCL INFO ", "NCCL WARN "])
     many = records.filter(joined)
     if many.height == 0:
         return records
