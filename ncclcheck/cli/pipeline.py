@@ -131,7 +131,7 @@ def quoted(findings: Sequence[Finding], sources: Sequence[Source]) -> tuple[Find
         replace(
             finding,
             evidence=tuple(
-                replace(one, text=texts.get(one.path, {}).get(one.line, "").rstrip()[:MAX_EVIDENCE])
+                one._replace(text=texts.get(one.path, {}).get(one.line, "").rstrip()[:MAX_EVIDENCE])
                 for one in finding.evidence
             ),
         )

@@ -1,10 +1,9 @@
 """Where a fact came from: a line of an input."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Evidence:
+class Evidence(NamedTuple):
     """One line of an input that proves something.
 
     path: the input's name as the user gave it. line: 1-based number in that input.

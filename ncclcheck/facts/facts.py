@@ -41,6 +41,7 @@ class Facts:
 
     def __init__(self, tables: Mapping[str, pl.DataFrame], paths: Sequence[str]) -> None:
         self.tables = one_process_each(tables)
+        self._distinct: dict[tuple[str, str], frozenset[str]] = {}
         self.paths = tuple(paths)
 
     def __getitem__(self, name: str) -> pl.DataFrame:
@@ -617,16 +618,20 @@ class Facts:
     def settings(self, name: str) -> tuple[Seen, ...]:
         """Values in force of one variable, each with the machines that print it. Empty: not printed, which before
         2.16.5 (and without ENV in the subsystems) does not mean unset."""
+        if name not in self._values_in("settings", "name"):
+            return ()
         rows = self["settings"].filter(pl.col("name") == name)
         return self._seen(rows.select("proc", "source", "line", "value"))
 
     def settings_like(self, prefix: str) -> tuple[tuple[str, Seen], ...]:
         """All variables whose name begins with `prefix`, with their values."""
-        names = self["settings"].filter(pl.col("name").str.starts_with(prefix)).get_column("name").unique().sort()
+        names = sorted(name for name in self._values_in("settings", "name") if name.startswith(prefix))
         return tuple((name, seen) for name in names for seen in self.settings(name))
 
     def notes(self, kind: str) -> tuple[Seen, ...]:
         """One-line facts of a kind (the event's name), by value."""
+        if kind not in self._values_in("notes", "kind"):
+            return ()
         rows = self["notes"].filter(pl.col("kind") == kind)
         return self._seen(rows.select("proc", "source", "line", pl.col("value").fill_null("")))
 
@@ -634,7 +639,7 @@ class Facts:
         """Failures of these categories (all: none given), those that read alike joined. Peers are left out of the
         likeness: 500 refused connections are one failure."""
         rows = self["failures"]
-        if categories:
+        if rows.height and categories:
             rows = rows.filter(pl.col("category").is_in(list(categories)))
         if rows.height == 0:
             return ()
@@ -668,6 +673,14 @@ class Facts:
     def evidence(self, source: int, line: int) -> Evidence:
         """A line of an input; its text is filled in when the report is made."""
         return Evidence(self.paths[source], line, "")
+
+    def _values_in(self, name: str, column: str) -> frozenset[str]:
+        """Distinct values of a column: most questions are about what is not there."""
+        known = self._distinct.get((name, column))
+        if known is None:
+            known = frozenset(self[name].get_column(column).unique())
+            self._distinct[name, column] = known
+        return known
 
     def _seen(self, rows: pl.DataFrame) -> tuple[Seen, ...]:
         """Rows (proc, source, line, value) by value."""

@@ -108,6 +108,8 @@ def _telling_address(processes: pl.DataFrame, interfaces: pl.DataFrame) -> pl.Da
         .unique("proc", keep="first", maintain_order=True)
         .select("proc", "base", "address")
     )
+    if told.height == 0:
+        return told.select("proc", "address")
     # who does not print that interface may share another one with somebody who does
     others = named.join(told, on="proc", how="anti").join(best.select("base"), on="base", how="semi")
     shared = (

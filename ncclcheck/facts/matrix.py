@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -19,8 +19,7 @@ NEAR = frozenset({"PIX", "PXB", "P2C"})
 _RDMA = ("mlx", "bnxt_re", "hfi1", "rdmap", "irdma", "ionic", "qedr", "efa", "roce", "ib")
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(NamedTuple):
     """One matrix. kind: "topo" or "p2p-...". path: class between two devices, both ways round where the table has it.
 
     links: NVLinks between two GPUs. nic_names: RDMA device behind a NIC column, where a legend tells.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ncclcheck.facts.evidence import Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(NamedTuple):
     """Ranks of one communicator without a record. arrived: some rank is past the first exchange, so all of them are."""
 
     nranks: int
@@ -22,8 +21,7 @@ class Absent:
         return tuple(rank for rank in range(self.nranks) if rank not in present)
 
 
-@dataclass(frozen=True, slots=True)
-class Visibility:
+class Visibility(NamedTuple):
     """Which kinds of lines the input holds. log: any NCCL record. info: any INFO record. Others: lines of that
     subsystem."""
 

@@ -7,15 +7,14 @@ compared between machines as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
 from ncclcheck.facts.evidence import Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class RingRails:
+class RingRails(NamedTuple):
     """machines: those whose ring edges were seen. nics_per_machine: fewest net devices in use on one of them.
 
     matched: ring edges of which both ends were seen. channels: ring channels among them; crossing: those that leave

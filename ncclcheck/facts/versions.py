@@ -9,8 +9,8 @@ that they are of different jobs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import polars as pl
 
@@ -23,8 +23,7 @@ COMPARED_FROM = 22304
 _WITH_INDEX, _WITHOUT_INDEX = "2.14.3 or newer", "2.13.4 or older"
 
 
-@dataclass(frozen=True, slots=True)
-class Clash:
+class Clash(NamedTuple):
     """Different releases of NCCL on machines of one job.
 
     releases: release -> machines that load it. proven: one communicator holds them all. works: it came about all the

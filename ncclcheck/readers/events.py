@@ -14,7 +14,7 @@ import polars as pl
 
 from ncclcheck.readers import meaning, release
 from ncclcheck.readers.framing import Head, parse_head
-from ncclcheck.readers.projection import RECORD, Block, Projection
+from ncclcheck.readers.projection import Block, Projection
 
 # Blocks under way at once. Polars works outside of Python's lock, so threads keep the cores busy.
 _WORKERS = min(4, os.cpu_count() or 1)

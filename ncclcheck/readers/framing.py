@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -43,8 +42,7 @@ _COLOUR = re.compile(r"(?:\x1b|ESC|\\(?:u001b|x1b|033))\[[0-9;]{0,16}m")
 _LONGEST_HEAD = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """Who printed a record. host None: the record has no prefix. device: CUDA device of the printing thread."""
 
     label: Label

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ncclcheck.readers.automaton import Automaton
 from ncclcheck.readers.choices import SLOT, Candidates
@@ -70,8 +69,7 @@ def slot_kinds() -> dict[str, str]:
     return {name: definitions[kind] for name, kind in field_types().items() if kind in definitions and kind != "NUMBER"}
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeReading:
+class ShapeReading(NamedTuple):
     """How to read a shape: its event, and for each field the pieces that make it up.
 
     A piece is an int (the k-th slot of the message) or a str (constant text).
@@ -88,7 +86,7 @@ class DirectParser:
         from ncclcheck.readers.lexer import plain
 
         self._lark = build(shapes=False)
-        table: Any = self._lark.parser.parser._parse_table  # type: ignore[attr-defined]
+        table: Any = self._lark.parser.parser._parse_table
         terminals = {terminal.name: plain(terminal) for terminal in self._lark.terminals}
         first = {
             event: [terminals[name] for name in table.states[table.start_states[event]] if name in terminals]
@@ -165,7 +163,7 @@ def tables(lark: Lark) -> dict[str, Any]:
 
     from ncclcheck.readers.lexer import plain
 
-    table: Any = lark.parser.parser._parse_table  # type: ignore[attr-defined]
+    table: Any = lark.parser.parser._parse_table
     order = [table.start_states[event] for event in events()]
     numbers = {state: number for number, state in enumerate(order)}
     rules: dict[tuple[str, int], int] = {}

@@ -7,12 +7,11 @@ mark, the torn end of another line. Several may stand in a row; the nearest to t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """task: number or name of the task that the launcher names. host: a host or pod that the launcher names."""
 
     task: str | None = None

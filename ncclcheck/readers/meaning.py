@@ -46,14 +46,16 @@ def typed(event: str, frame: Frame, release: pl.Series | None = None) -> Frame:
             columns.append(column.cast(pl.Float64, strict=False))
         elif kind in ("HEX", "POINTER") and name not in _CONTEXT:
             columns.append(_hex(column).alias(name))
-    frame = frame.with_columns(columns)
-    if release is not None:
-        frame = frame.with_columns(_release=release.cast(pl.Int32))
     derive = _DERIVED.get(event)
-    if derive:
-        frame = derive(frame)
-    names = {old: new for old, new in _NAMES.items() if old in frame.columns and new not in frame.columns}
-    return frame.rename(names).drop("_release", strict=False)
+    if derive and release is not None:
+        columns.append(pl.lit(release.cast(pl.Int32)).alias("_release"))
+    frame = frame.with_columns(columns) if columns else frame
+    frame = derive(frame) if derive else frame
+    present = [name for name in frame.columns if name != "_release"]
+    taken = set(present)
+    return frame.select(
+        pl.col(name).alias(_NAMES[name]) if name in _NAMES and _NAMES[name] not in taken else name for name in present
+    )
 
 
 def _hex(column: pl.Expr) -> pl.Expr:

@@ -139,8 +139,9 @@ class _Reader:
         frame = self._events.typed(event)
         if frame is None:
             return None
-        frame = frame.with_columns(proc="_proc", source="_source", line="_line", tid="_tid")
-        frame = frame.with_columns(pl.col(field).alias(column) for column, field in names.items() if field in frame.columns)
+        known = {"proc": "_proc", "source": "_source", "line": "_line", "tid": "_tid", **names}
+        present = set(frame.columns)
+        frame = frame.with_columns(pl.col(field).alias(name) for name, field in known.items() if field in present)
         return conform(conform_to, frame) if conform_to else frame
 
     def _joined(self, table: str, *frames: Frame | None) -> Frame | None:

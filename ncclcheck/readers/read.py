@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
@@ -22,8 +22,7 @@ _MATRIX = re.compile(rb"GPU[0-9]")
 _DEVICE_NAMES = re.compile(rb"#\s+Rank\s+\d|GPU \d+: ")
 
 
-@dataclass(frozen=True, slots=True)
-class InputReading:
+class InputReading(NamedTuple):
     """What one input held: kinds of evidence, all lines, NCCL records with and without a known form."""
 
     kinds: tuple[str, ...]
@@ -32,8 +31,7 @@ class InputReading:
     unrecognised: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """tables: the fact tables that have rows. inputs: one per source, in order."""
 
     tables: Mapping[str, pl.DataFrame]

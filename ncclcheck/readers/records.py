@@ -17,7 +17,7 @@ def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
     timestamp, fields.
     """
     events = read_events([source])
-    rows = []
+    rows: list[_Row] = []
     for event in events.frames:
         frame = events.typed(event)
         assert frame is not None
@@ -27,14 +27,14 @@ def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
             rows.append((row["_line"], row["_record"], None, row, {"text": row["message"]}))
     rows.sort(key=lambda row: row[:2])
     heads = _heads(events)
-    for line, record, event, row, fields in rows:
+    for line, record, name, row, fields in rows:
         who = heads[row["_head"]]
         location = {key: who[key] for key in ("src_file", "src_line", "src_func") if who[key] is not None}
         yield {
             "path": source.name,
             "line": line,
             "record": record,
-            "event": event,
+            "event": name,
             "level": row["_level"],
             "host": who["host"],
             "pid": who["pid"],
@@ -45,7 +45,11 @@ def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
         }
 
 
-def _rows(event: str, frame: pl.DataFrame) -> Iterator[tuple[int, int, str, dict[str, Any], dict[str, Any]]]:
+# line, record, event, the record's own columns, fields
+_Row = tuple[int, int, str | None, dict[str, Any], dict[str, Any]]
+
+
+def _rows(event: str, frame: pl.DataFrame) -> Iterator[_Row]:
     for row in frame.iter_rows(named=True):
         fields = {
             name: _plain(value)

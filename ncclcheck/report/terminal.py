@@ -35,9 +35,9 @@ def _write_coverage(page: Page, report: Report, verbose: bool) -> None:
         page.line((line, "bold"), *(f": {need}" for need in questions if need), hang=2)
         return
     if not verbose:
-        codes = " ".join(sorted(code for codes in questions.values() for code in codes))
+        still_open = " ".join(sorted(code for codes in questions.values() for code in codes))
         again = f"rerun with {RERUN}; " if any("NCCL_DEBUG" in need or "INFO" in need for need in questions) else ""
-        page.line((line, "bold"), f" ({codes}): {again}-v tells what each needs", hang=2)
+        page.line((line, "bold"), f" ({still_open}): {again}-v tells what each needs", hang=2)
         return
     page.line((line, "bold"), ":")
     for need, codes in questions.items():
