@@ -52,12 +52,13 @@ class Versions:
 
     def clash(self) -> Clash | None:
         """The first of: one communicator, one job as far as can be seen, other forms of channel lines."""
-        return self._in_a_communicator() or self._between_machines() or self._by_form()
+        by_line = (self._in_a_communicator() or self._between_machines()) if self.several else None
+        return by_line or self._by_form()
 
     @property
     def several(self) -> bool:
         """Does the input print more than one release?"""
-        return self.printed.get_column("version").n_unique() > 1
+        return table(self._tables, "versions").get_column("version").drop_nulls().n_unique() > 1
 
     @property
     def all_known(self) -> bool:
