@@ -44,28 +44,18 @@ _NOTES = {
     "net_plugin_external_loaded": "plugin",
     "net_plugin_p2p": "plugin",
     "net_plugin_env": "plugin",
-    "net_plugin_init_failed": "plugin",
     "net_ofi_provider": "provider",
     "net_ofi_platform": "platform",
     "net_ofi_topo_file": "path",
     "net_ofi_gdr_off": "",
     "net_ofi_message": "text",
-    "net_device_type": "",
     "nic_not_pci": "path",
     "sys_unreadable": "path",
     "path_not_found": "path",
     "nvls_support": "available",
     "mnnvl": "enabled",
     "gdr_c2c": "",
-    "bootstrap_oob_using": "device",
-    "legacy_ipc_unsupported": "",
-    "shm_cumem_fallback": "",
-    "net_socket_threads": "threads",
-    "rccl_env_missing": "missing",
-    "rccl_kernel_option_missing": "missing",
-    "ras_listen_failed": "",
     "socket_connect_retry": "errno_text",
-    "affinity": "",
     "cuda_driver_version": "cuda_driver_version",
 }
 
@@ -208,8 +198,6 @@ class _Reader:
             frame = self.rows(kind)
             if frame is not None:
                 value = pl.col(field).cast(pl.String) if field and field in frame.columns else pl.lit(None, pl.String)
-                if kind == "affinity":
-                    value = pl.col("mask")
                 parts.append(frame.with_columns(kind=pl.lit(kind), value=value))
         loaded = self.rows("net_plugin_loaded")
         if loaded is not None:  # the plugin with the version of its interface

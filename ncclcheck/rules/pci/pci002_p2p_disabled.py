@@ -146,6 +146,15 @@ def _by_driver(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
                 fix="`nvidia-smi topo -p2p r` names the pairs; in containers give all GPUs of the node and one IPC name space;"
                 " on bare metal set iommu=pt and switch ACS redirect off on the bridges",
             )  # fmt: skip
+    broken = facts.failures("p2p_nvlink_disabled")
+    if broken:
+        yield _finding(
+            "the driver reports peer access as disabled between GPUs that NVLink joins: a fault of the hardware or of the"
+            " fabric manager, and NCCL gives up",
+            machines_of(broken), evidence_of(broken), facts, estimator, severity=Severity.ERROR, confidence=Confidence.HIGH,
+            fix="drain the machine: nvidia-smi nvlink -s, nvidia-smi -q | grep -A6 Fabric, systemctl status"
+            " nvidia-fabricmanager, reset the GPUs; do not hide it with NCCL_IGNORE_DISABLED_P2P", stops=True,
+        )  # fmt: skip
     ipc = facts.failures("cuda_ipc_failed")
     if ipc:
         yield _finding(
