@@ -55,7 +55,8 @@ def candidates(
         return Candidates(missing="the input does not tell how many nodes and GPUs the job has")
     rows: list[dict[str, Any]] = [
         {"nodes": nodes, "gpus_per_node": per_node, "gpu": gpu.name}
-        for nodes, per_node in sizes for gpu in search.gpus()
+        for nodes, per_node in sizes
+        for gpu in search.gpus()
     ]
     for axis in (search.intra, search.nvls):
         rows = [{**row, **choice} for row in rows for choice in axis(row)]
@@ -236,6 +237,7 @@ class _Search:
         else:
             lines, origin = [*dict.fromkeys(seen), None], "assumed"
         for line in lines:
-            self.note("socket line", ("tcp_gbit",), origin,
-                      "faster than NCCL's sockets" if line is None else f"{line:g} Gb/s")
+            self.note(
+                "socket line", ("tcp_gbit",), origin, "faster than NCCL's sockets" if line is None else f"{line:g} Gb/s"
+            )
         return [{"tcp_gbit": line} for line in lines]

@@ -58,8 +58,11 @@ class Config:
 
     def __post_init__(self) -> None:
         for value, known in (
-            (self.intra, INTRA), (self.network, NETWORKS), (self.algorithm, ALGORITHMS),
-            (self.collective, COLLECTIVES), (self.redirect, REDIRECTS),
+            (self.intra, INTRA),
+            (self.network, NETWORKS),
+            (self.algorithm, ALGORITHMS),
+            (self.collective, COLLECTIVES),
+            (self.redirect, REDIRECTS),
         ):
             if value not in known:
                 raise ValueError(f"{value!r} is not one of {known}")

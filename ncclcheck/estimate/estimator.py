@@ -23,8 +23,9 @@ MEASURED = "measured"
 FROM_LOG = "modelled from log"
 FROM_ASSUMPTIONS = "modelled from assumptions"
 
-NETWORK_FIELDS = frozenset({"network", "gdr", "nics", "nic_gbit", "tcp_gbit", "tcp_tuned", "redirect",
-                            "crossing_share", "channels", "effect"})
+NETWORK_FIELDS = frozenset(
+    {"network", "gdr", "nics", "nic_gbit", "tcp_gbit", "tcp_tuned", "redirect", "crossing_share", "channels", "effect"}
+)
 
 Changes = Mapping[str, object]
 
@@ -132,8 +133,11 @@ class Estimator:
         inputs, assumed = self._inputs(found, pairs, changes, changes)
         busbw = _spread([pair.healthy.busbw for pair in pairs])
         return Expected(
-            busbw, _limits([pair.healthy for pair in pairs]), FROM_ASSUMPTIONS if assumed else FROM_LOG,
-            _middle([pair.healthy for pair in pairs], busbw.expected).formula, inputs,
+            busbw,
+            _limits([pair.healthy for pair in pairs]),
+            FROM_ASSUMPTIONS if assumed else FROM_LOG,
+            _middle([pair.healthy for pair in pairs], busbw.expected).formula,
+            inputs,
         )
 
     def cost_of(self, estimate: Estimate) -> Cost:
@@ -160,8 +164,14 @@ class Estimator:
         self._why_not = None
         kind = self._rdma_kind(healthy, actual)
         touched = healthy.keys() | actual.keys()
-        found = candidates(self.shape, self.options, hardware(), kind=kind,
-                           networked=bool(NETWORK_FIELDS & touched), split="nodes" in touched)
+        found = candidates(
+            self.shape,
+            self.options,
+            hardware(),
+            kind=kind,
+            networked=bool(NETWORK_FIELDS & touched),
+            split="nodes" in touched,
+        )
         if found.missing:
             self._why_not = found.missing
             return found, []
@@ -183,15 +193,22 @@ class Estimator:
     def _rdma_kind(self, healthy: Changes, actual: Changes) -> str:
         """The RDMA network that the question is about: one that a change names, else the job's, else InfiniBand."""
         named = (changes.get("network") for changes in (healthy, actual))
-        return next((name for name in (*named, self.shape.network)
-                     if isinstance(name, str) and name in hardware().networks), "ib")
+        return next(
+            (name for name in (*named, self.shape.network) if isinstance(name, str) and name in hardware().networks),
+            "ib",
+        )
 
     def _estimate(self, pairs: Sequence[_Pair], basis: str, inputs: Mapping[str, str]) -> Estimate:
         healthy, actual = [pair.healthy for pair in pairs], [pair.actual for pair in pairs]
         slowdown, size = _spread([pair.slowdown() for pair in pairs]), self.options.sync_bytes
         before, after = _spread([one.busbw for one in healthy]), _spread([one.busbw for one in actual])
-        middle = min(pairs, key=lambda pair: abs(log(pair.healthy.busbw.expected / before.expected))
-                     + abs(log(pair.actual.busbw.expected / after.expected)))
+        middle = min(
+            pairs,
+            key=lambda pair: (
+                abs(log(pair.healthy.busbw.expected / before.expected))
+                + abs(log(pair.actual.busbw.expected / after.expected))
+            ),
+        )
         more = f" [1 of {len(pairs)} configurations that fit the input]" if len(pairs) > 1 else ""
         return Estimate(
             healthy=before,

@@ -43,8 +43,9 @@ class Gpu(NamedTuple):
 
     def same_numbers(self) -> Gpu:
         """This class without its name: classes that are equal here give equal estimates."""
-        return Gpu("", self.nvlink, self.nvlinks, self.bridged, self.nvls, self.p2p, self.c2c, self.pcie_gen,
-                   self.pcie_width)
+        return Gpu(
+            "", self.nvlink, self.nvlinks, self.bridged, self.nvls, self.p2p, self.c2c, self.pcie_gen, self.pcie_width
+        )
 
 
 class Network(NamedTuple):
@@ -176,14 +177,16 @@ class Hardware(NamedTuple):
 
     def classes_of_total(self, total_gbps: float, release: tuple[int, int, int] | None) -> tuple[str, ...]:
         """Classes whose NVLink total per GPU NCCL prints like this; empty: lost links or a class not in the table."""
-        return tuple(dict.fromkeys(
-            gpu
-            for row in self.nvlink_totals
-            if any(abs(total - total_gbps) <= TOTAL_TOLERANCE_GBPS for total in row.totals_gbps)
-            and (release is None or row.since <= release)
-            and (release is None or not row.before or release < row.before)
-            for gpu in row.gpus
-        ))
+        return tuple(
+            dict.fromkeys(
+                gpu
+                for row in self.nvlink_totals
+                if any(abs(total - total_gbps) <= TOTAL_TOLERANCE_GBPS for total in row.totals_gbps)
+                and (release is None or row.since <= release)
+                and (release is None or not row.before or release < row.before)
+                for gpu in row.gpus
+            )
+        )
 
 
 @cache
@@ -198,15 +201,21 @@ def load(text: str) -> Hardware:
     nvls = {name: Nvls(**_fields(row)) for name, row in raw["nvls"].items()}
     return Hardware(
         gpus={row["name"]: _gpu(row, links, nvls) for row in raw["gpu"]},
-        networks={name: Network(row["share"], row["limit"], tuple(row["rates_gbit"]), row.get("nics"),
-                          row.get("tree_gain", True))
-                  for name, row in raw["networks"].items()},
-        effects={name: Effect(Range(*row["factor"]), row["on"], row["measured"], row["source"])
-                 for name, row in raw["effects"].items()},
+        networks={
+            name: Network(
+                row["share"], row["limit"], tuple(row["rates_gbit"]), row.get("nics"), row.get("tree_gain", True)
+            )
+            for name, row in raw["networks"].items()
+        },
+        effects={
+            name: Effect(Range(*row["factor"]), row["on"], row["measured"], row["source"])
+            for name, row in raw["effects"].items()
+        },
         ranges={name: (low, high) for name, (low, high) in _fields(raw["ranges"]).items()},
         nvlink_totals=tuple(
-            NvlinkTotal(tuple(row["totals_gbps"]), tuple(row["gpus"]), tuple(row.get("since", ())),
-                        tuple(row.get("before", ())))
+            NvlinkTotal(
+                tuple(row["totals_gbps"]), tuple(row["gpus"]), tuple(row.get("since", ())), tuple(row.get("before", ()))
+            )
             for row in raw["nvlink_total"]
         ),
         printed=tuple((re.compile(row["pattern"], re.IGNORECASE), tuple(row["gpus"])) for row in raw["printed"]),
@@ -222,10 +231,15 @@ def load(text: str) -> Hardware:
 
 def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """A table's values without its source; lists become tuples, tables by generation get integer keys."""
-    return {key: tuple(value) if isinstance(value, list)
-            else {int(gen): rate for gen, rate in value.items()} if isinstance(value, dict)
-            else value
-            for key, value in row.items() if key != "source"}
+    return {
+        key: tuple(value)
+        if isinstance(value, list)
+        else {int(gen): rate for gen, rate in value.items()}
+        if isinstance(value, dict)
+        else value
+        for key, value in row.items()
+        if key != "source"
+    }
 
 
 def _gpu(row: Mapping[str, Any], links: Mapping[str, NvLink], nvls: Mapping[str, Nvls]) -> Gpu:

@@ -113,8 +113,13 @@ def _rdma(config: Config, table: Hardware, factors: Factors) -> list[Limit]:
     rail = config.nic_gbit / 8 * network.share
     gen, raw = slot_gbps(config, table)
     nics = f"{used} x {config.nic_gbit / 8:g} x {network.share:g}"
-    limits = [Limit(network.limit, used * rail * factors.fabric,
-                    nics if factors.fabric == 1.0 else f"{nics} x {factors.fabric:.3g}")]
+    limits = [
+        Limit(
+            network.limit,
+            used * rail * factors.fabric,
+            nics if factors.fabric == 1.0 else f"{nics} x {factors.fabric:.3g}",
+        )
+    ]
     if not config.gdr:
         if gpu.c2c:
             share = table.bounce.c2c_share

@@ -55,7 +55,9 @@ def plateau(config: Config) -> Plateau:
     low, mid, high = (_best(config, table, factors) for factors in _factors(config, table))
     return Plateau(
         busbw=Range(
-            low.gbps * table.ranges[low.limit][0], mid.gbps, high.gbps * table.ranges[high.limit][1],
+            low.gbps * table.ranges[low.limit][0],
+            mid.gbps,
+            high.gbps * table.ranges[high.limit][1],
         ),
         limit=mid.limit,
         algorithm=mid.algorithm,

@@ -77,8 +77,10 @@ def _gpu_rows(facts: Facts) -> dict[str, tuple[GpuRow, ...]]:
     gpu = pl.coalesce("own_dev", pl.format("rank {}", "own"))
     net, inside = pl.col("transport") == "NET", pl.col("transport") != "NET"
     proxied = pl.col("proxy_rank").is_not_null() & (pl.col("proxy_rank") != pl.col("own"))
-    way = pl.when(pl.col("method").is_null() | (pl.col("transport") == "SHM")).then("transport").otherwise(
-        pl.format("{}/{}", "transport", "method")
+    way = (
+        pl.when(pl.col("method").is_null() | (pl.col("transport") == "SHM"))
+        .then("transport")
+        .otherwise(pl.format("{}/{}", "transport", "method"))
     )
     rows = table.group_by("machine", gpu.alias("gpu")).agg(
         pl.col("device").filter(net & ~proxied).unique().sort().alias("nics"),

@@ -192,9 +192,7 @@ class Versions:
             return None
         return self._clash(edges, by_form=True) if self._together(edges.select("machine", "version").unique()) else None
 
-    def _clash(
-        self, rows: pl.DataFrame, *, proven: bool = False, works: bool = False, by_form: bool = False
-    ) -> Clash:
+    def _clash(self, rows: pl.DataFrame, *, proven: bool = False, works: bool = False, by_form: bool = False) -> Clash:
         """rows: version, machine, source, line."""
         order = rows.unique("version", keep="first", maintain_order=True).get_column("version").to_list()
         groups = rows.group_by("version").agg(pl.col("machine").drop_nulls().unique().sort())

@@ -65,7 +65,9 @@ class Source:
             inside = wanted[bisect_left(wanted, first) : bisect_right(wanted, last)]
             if inside:
                 lines = block.split(b"\n")
-                found.update((n, lines[n - first].decode("utf-8", "backslashreplace")) for n in inside if n - first < len(lines))
+                found.update(
+                    (n, lines[n - first].decode("utf-8", "backslashreplace")) for n in inside if n - first < len(lines)
+                )
             if last > wanted[-1]:
                 break
         return found

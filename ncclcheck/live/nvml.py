@@ -19,7 +19,9 @@ def gpu_names() -> tuple[str, ...]:
     except pynvml.NVMLError as error:
         raise NoDriverError(str(error)) from None
     try:
-        names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())]
+        names = [
+            pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(pynvml.nvmlDeviceGetCount())
+        ]
     except pynvml.NVMLError as error:
         raise NoDriverError(str(error)) from None
     finally:

@@ -77,7 +77,9 @@ class Events:
         versions = self.frames.get("version")
         if versions is None:
             return pl.lit(None, pl.Int32)
-        seen = versions.select("_source", "_head", release=release.code_of(pl.col("version_text"))).drop_nulls("release")
+        seen = versions.select("_source", "_head", release=release.code_of(pl.col("version_text"))).drop_nulls(
+            "release"
+        )
         seen = seen.join(rows.select("_head", "proc", "host"), on="_head", how="left")
         own = dict(seen.filter(pl.col("host").is_not_null()).select("proc", "release").iter_rows())
         per_source = seen.group_by("_source").agg(pl.col("release").unique())

@@ -184,9 +184,7 @@ def tables(lark: Lark) -> dict[str, Any]:
         "terminals": sorted(plain(terminal) for terminal in lark.terminals),
         "states": states,
         "rules": list(rules),
-        "events": {
-            event: (numbers[table.start_states[event]], numbers[table.end_states[event]]) for event in events()
-        },
+        "events": {event: (numbers[table.start_states[event]], numbers[table.end_states[event]]) for event in events()},
         "fields": sorted(name for name, _ in _DEFINITION.findall(grammar_text("nccl.lark"))),
     }
 

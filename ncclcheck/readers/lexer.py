@@ -20,7 +20,9 @@ class NoTokenError(UnexpectedInput):
 class PhraseLexer(Lexer):
     """Takes the place of Lark's ContextualLexer: same arguments, same call."""
 
-    def __init__(self, conf: LexerConf, states: Mapping[Any, Collection[str]], always_accept: Collection[str] = ()) -> None:
+    def __init__(
+        self, conf: LexerConf, states: Mapping[Any, Collection[str]], always_accept: Collection[str] = ()
+    ) -> None:
         self._terminals = {name: plain(terminal) for name, terminal in conf.terminals_by_name.items()}
         self._states = states
         self._choices: dict[Any, Choices] = {}

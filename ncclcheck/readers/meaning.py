@@ -18,17 +18,55 @@ Frame = pl.DataFrame
 
 # Fields that the grammar has to name apart and that are one thing to a user.
 _NAMES = {
-    "env_name": "name", "config_name": "name", "hca_name": "name", "vdev_name": "name", "network_name": "network",
-    "network_word": "network", "plugin_name": "plugin", "assigned_plugin": "plugin", "dev_gpu": "gpu", "dev_nvls": "dev",
-    "read_flag": "read", "limit_distance": "limit", "gdr_mode": "mode", "pxn_flag": "pxn", "gdr_flag": "gdr",
-    "mnnvl_enabled": "enabled", "local_name": "local", "message": "text", "remote_name": "remote", "stream_ptr": "stream", "shm": "path",
-    "shm_action": "action", "direction_word": "direction", "transport_number": "transport", "peer_rank": "peer",
-    "cuda_code": "code", "cuda_error": "error", "nvml_error": "error", "ibv_call": "call", "ipc_call": "call",
-    "recv_call": "call", "socket_func": "func", "errno_words": "errno_text", "errno_text_retry": "errno_text",
-    "errno_words_open": "errno_text", "errno_words_comma": "errno_text", "fatal_name": "event_name",
-    "event_words": "event_name", "datatype_name": "datatype", "ofi_provider": "provider", "address_text": "address",
-    "bad_value": "value", "path_nodes": "path", "to_paths": "to", "from_node": "from", "port_word": "port",
-    "speed_path": "path", "connection_ptr": "connection", }  # fmt: skip
+    "env_name": "name",
+    "config_name": "name",
+    "hca_name": "name",
+    "vdev_name": "name",
+    "network_name": "network",
+    "network_word": "network",
+    "plugin_name": "plugin",
+    "assigned_plugin": "plugin",
+    "dev_gpu": "gpu",
+    "dev_nvls": "dev",
+    "read_flag": "read",
+    "limit_distance": "limit",
+    "gdr_mode": "mode",
+    "pxn_flag": "pxn",
+    "gdr_flag": "gdr",
+    "mnnvl_enabled": "enabled",
+    "local_name": "local",
+    "message": "text",
+    "remote_name": "remote",
+    "stream_ptr": "stream",
+    "shm": "path",
+    "shm_action": "action",
+    "direction_word": "direction",
+    "transport_number": "transport",
+    "peer_rank": "peer",
+    "cuda_code": "code",
+    "cuda_error": "error",
+    "nvml_error": "error",
+    "ibv_call": "call",
+    "ipc_call": "call",
+    "recv_call": "call",
+    "socket_func": "func",
+    "errno_words": "errno_text",
+    "errno_text_retry": "errno_text",
+    "errno_words_open": "errno_text",
+    "errno_words_comma": "errno_text",
+    "fatal_name": "event_name",
+    "event_words": "event_name",
+    "datatype_name": "datatype",
+    "ofi_provider": "provider",
+    "address_text": "address",
+    "bad_value": "value",
+    "path_nodes": "path",
+    "to_paths": "to",
+    "from_node": "from",
+    "port_word": "port",
+    "speed_path": "path",
+    "connection_ptr": "connection",
+}
 
 
 def typed(event: str, frame: Frame, release: pl.Series | None = None) -> Frame:
@@ -120,7 +158,8 @@ def _net_ib_using(frame: Frame) -> Frame:
         _groups(listed, _HCA, names, ("index", "port", "rail", "plane")).alias("devices"),
         # merged devices of 2.20.3 to 2.23.4: [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB}
         merged=_groups(listed, r"([0-9]+)\]=\{([^{}]*)\}", ["index", "members"], ("index",)),
-        relaxed_ordering=_flag(frame, "relaxed_ordering") | pl.col("oob").str.contains("[RO]", literal=True).fill_null(False),
+        relaxed_ordering=_flag(frame, "relaxed_ordering")
+        | pl.col("oob").str.contains("[RO]", literal=True).fill_null(False),
         oob_ifname=oob.struct[0],
         oob_address=oob.struct[1],
         oob_port=_integer(oob.struct[2]),
@@ -270,7 +309,10 @@ def _gdr_distance(frame: Frame) -> Frame:
     cuda = pl.col("gpu_nvml_dev").is_not_null()  # GPU 3[3], 2.4
     ranks = (release >= code("2.24.3")).fill_null(pl.col("gpu").str.len_chars() <= 3)
     ids = (release >= code("2.21.0")).fill_null(pl.col("hca").str.len_chars() > 2)
-    gpu, net = pl.col("gpu_node").str.extract_groups(r"/(\d+)-(\d+)"), pl.col("net_node").str.extract_groups(r"/(\d+)-(\d+)")
+    gpu, net = (
+        pl.col("gpu_node").str.extract_groups(r"/(\d+)-(\d+)"),
+        pl.col("net_node").str.extract_groups(r"/(\d+)-(\d+)"),
+    )
     return frame.with_columns(
         enabled=pl.col("enabled") == "Enabled",
         network=pl.when(pl.col("operator").is_in(["<", ">="])).then(pl.lit("IB")),
@@ -317,9 +359,9 @@ def _plugins(frame: Frame) -> Frame:
     frame = _optional(frame, "plugins", "plugin", "dlerror_no_plugin")
     listed = pl.col("plugins").str.replace(r"\.? Using internal.*$", "").str.strip_chars_end(". ")
     found = pl.col("dlerror_no_plugin").str.extract(r"No plugin found \(([^()]+)\)")
-    return frame.with_columns(
-        plugins=listed.str.split(" "), plugin=pl.coalesce("plugin", found)
-    ).drop("dlerror_no_plugin")
+    return frame.with_columns(plugins=listed.str.split(" "), plugin=pl.coalesce("plugin", found)).drop(
+        "dlerror_no_plugin"
+    )
 
 
 def _plugin_api(frame: Frame) -> Frame:
@@ -457,9 +499,9 @@ def _gdrcopy(frame: Frame) -> Frame:
 
 def _mnnvl_fabric(frame: Frame) -> Frame:
     halves = pl.col("uuid").str.split(".")
-    return frame.with_columns(
-        uuid0=_hex(halves.list.get(0)), uuid1=_hex(halves.list.get(1, null_on_oob=True))
-    ).drop("uuid")
+    return frame.with_columns(uuid0=_hex(halves.list.get(0)), uuid1=_hex(halves.list.get(1, null_on_oob=True))).drop(
+        "uuid"
+    )
 
 
 def _nvls_support(frame: Frame) -> Frame:

@@ -116,7 +116,9 @@ def _processes(events: Events) -> Frame:
 
 
 def _levels(events: Events) -> Frame:
-    rows = [(source, level, number) for source, count in enumerate(events.counts) for level, number in count.levels.items()]
+    rows = [
+        (source, level, number) for source, count in enumerate(events.counts) for level, number in count.levels.items()
+    ]
     return pl.DataFrame(rows, schema=dict(TABLES["levels"]), orient="row")
 
 
@@ -146,7 +148,11 @@ class _Reader:
 
     def interfaces(self) -> Frame | None:
         parts = []
-        for event, use in (("bootstrap_using", "bootstrap"), ("net_socket_using", "socket"), ("legacy_interface", "socket")):
+        for event, use in (
+            ("bootstrap_using", "bootstrap"),
+            ("net_socket_using", "socket"),
+            ("legacy_interface", "socket"),
+        ):
             frame = self.rows(event)
             if frame is None:
                 continue
@@ -155,24 +161,43 @@ class _Reader:
                 single = frame.filter(pl.col("ifname").is_not_null())
                 parts.append(single.with_columns(name="ifname", index=pl.lit(0, pl.Int64)))
             if "interfaces" in frame.columns:
-                listed = frame.select("proc", "source", "line", "use", "interfaces").explode("interfaces").drop_nulls("interfaces")
+                listed = (
+                    frame.select("proc", "source", "line", "use", "interfaces")
+                    .explode("interfaces")
+                    .drop_nulls("interfaces")
+                )
                 listed = listed.unnest("interfaces")
                 parts.append(listed.rename({"ifname": "name"}))
         frame = self.rows("net_ib_using")
         if frame is not None:
             oob = frame.filter(pl.col("oob_ifname").is_not_null())
-            parts.append(oob.with_columns(use=pl.lit("oob"), index=pl.lit(0, pl.Int64), name="oob_ifname", address="oob_address"))
+            parts.append(
+                oob.with_columns(use=pl.lit("oob"), index=pl.lit(0, pl.Int64), name="oob_ifname", address="oob_address")
+            )
         return self._joined("interfaces", *parts)
 
     def nics(self) -> Frame | None:
         parts = []
         frame = self.rows("net_ib_using")
         if frame is not None:
-            listed = frame.select("proc", "source", "line", "devices").explode("devices").drop_nulls("devices").unnest("devices")
+            listed = (
+                frame.select("proc", "source", "line", "devices")
+                .explode("devices")
+                .drop_nulls("devices")
+                .unnest("devices")
+            )
             parts.append(listed)
-            merged = frame.select("proc", "source", "line", "merged").explode("merged").drop_nulls("merged").unnest("merged")
-            names = pl.col("members").str.extract_all(r"[^\s,\[\]:]+:\d+/").list.eval(pl.element().str.replace(r":\d+/$", ""))
-            parts.append(merged.with_columns(name=names.list.join("+"), link=pl.col("members").str.extract("/(IB|RoCE)")))
+            merged = (
+                frame.select("proc", "source", "line", "merged").explode("merged").drop_nulls("merged").unnest("merged")
+            )
+            names = (
+                pl.col("members")
+                .str.extract_all(r"[^\s,\[\]:]+:\d+/")
+                .list.eval(pl.element().str.replace(r":\d+/$", ""))
+            )
+            parts.append(
+                merged.with_columns(name=names.list.join("+"), link=pl.col("members").str.extract("/(IB|RoCE)"))
+            )
         details = self.rows("net_ib_device")
         frame = self.rows("net_ib_vdevice", gbit="speed_mbps")
         if frame is not None:
@@ -180,13 +205,19 @@ class _Reader:
         frame = self.rows("net_ofi_nic_group", index="group", name="bdf")
         if frame is not None:
             # one device per group; its members share it
-            group = frame.group_by("proc", "source", "index", maintain_order=True).agg(pl.col("line").first(), pl.col("name").str.join("+"))
+            group = frame.group_by("proc", "source", "index", maintain_order=True).agg(
+                pl.col("line").first(), pl.col("name").str.join("+")
+            )
             parts.append(group.with_columns(link=pl.lit("EFA")))
         table = self._joined("nics", *parts)
         if table is not None and details is not None:
-            rates = details.select("proc", "index", rate=pl.col("speed_mbps") / 1000, where="pci_path").unique(["proc", "index"])
+            rates = details.select("proc", "index", rate=pl.col("speed_mbps") / 1000, where="pci_path").unique(
+                ["proc", "index"]
+            )
             table = table.join(rates, on=["proc", "index"], how="left", maintain_order="left")
-            table = conform("nics", table.with_columns(gbit=pl.coalesce("gbit", "rate"), pci=pl.coalesce("pci", "where")))
+            table = conform(
+                "nics", table.with_columns(gbit=pl.coalesce("gbit", "rate"), pci=pl.coalesce("pci", "where"))
+            )
         return table
 
     def networks(self) -> Frame | None:
@@ -207,7 +238,12 @@ class _Reader:
 
     def inits(self) -> Frame | None:
         parts = []
-        for event, phase in (("init_start", "START"), ("init_complete", "COMPLETE"), ("comm_nodes", "NODES"), ("legacy_comm", "RANK")):
+        for event, phase in (
+            ("init_start", "START"),
+            ("init_complete", "COMPLETE"),
+            ("comm_nodes", "NODES"),
+            ("legacy_comm", "RANK"),
+        ):
             frame = self.rows(event, cuda_dev="comm_cuda_dev")
             if frame is None:
                 continue
@@ -247,7 +283,9 @@ class _Reader:
         frame = self.rows("topo_path")
         if frame is None:
             return None
-        listed = frame.select("proc", "source", "line", "tid", a="from", to="to").explode("to").drop_nulls("to").unnest("to")
+        listed = (
+            frame.select("proc", "source", "line", "tid", a="from", to="to").explode("to").drop_nulls("to").unnest("to")
+        )
         return conform("paths", listed.rename({"node": "b"}))
 
     def p2p_pairs(self) -> Frame | None:
@@ -269,8 +307,12 @@ class _Reader:
                 frame = frame.filter(pl.col("_level") == "WARN")
             frame = frame.with_columns(files.gather(frame.get_column("_head")).alias("from_file"))
             own = pl.col("src_file") if "src_file" in frame.columns else pl.lit(None, pl.String)
-            parts.append(frame.with_columns(
-                category=pl.lit(category), level="_level", src_file=pl.coalesce(own, "from_file"),
-                **({"error": pl.coalesce("error", "text")} if {"error", "text"} <= set(frame.columns) else {}),
-            ))
+            parts.append(
+                frame.with_columns(
+                    category=pl.lit(category),
+                    level="_level",
+                    src_file=pl.coalesce(own, "from_file"),
+                    **({"error": pl.coalesce("error", "text")} if {"error", "text"} <= set(frame.columns) else {}),
+                )
+            )
         return self._joined("failures", *parts)

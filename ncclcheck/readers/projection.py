@@ -69,10 +69,14 @@ class Projection:
         result = Block(lines=_count_lines(block), records=records.height)
         if records.height == 0:
             return result
-        records = records.lazy().with_columns(
-            shape=pl.col("message").str.replace_all(mask_pattern(), SLOT),
-            slots=pl.col("message").str.extract_all(mask_pattern()),
-        ).collect()
+        records = (
+            records.lazy()
+            .with_columns(
+                shape=pl.col("message").str.replace_all(mask_pattern(), SLOT),
+                slots=pl.col("message").str.extract_all(mask_pattern()),
+            )
+            .collect()
+        )
         shapes = records.get_column("shape").unique()
         readings = {shape: self._reading(shape) for shape in shapes}
         known = [shape for shape, reading in readings.items() if reading]
@@ -101,7 +105,9 @@ class Projection:
             if frame.height:
                 result.events[event] = frame
         if unknown:
-            result.unrecognised = pl.concat(rows.select(*RECORD, "message") for rows in unknown).sort("_line", "_record")
+            result.unrecognised = pl.concat(rows.select(*RECORD, "message") for rows in unknown).sort(
+                "_line", "_record"
+            )
         return result
 
     def _index_heads(self, records: pl.DataFrame, source: int) -> pl.DataFrame:
@@ -164,7 +170,11 @@ def _docker_text(found: re.Match[bytes]) -> bytes:
 
 
 # Records as they are found: heads still as text, with the clock times in them.
-_BEFORE_HEADS = {**{name: kind for name, kind in RECORD.items() if name != "_time"}, "_head": pl.String, "message": pl.String}
+_BEFORE_HEADS = {
+    **{name: kind for name, kind in RECORD.items() if name != "_time"},
+    "_head": pl.String,
+    "message": pl.String,
+}
 
 
 def _records(block: bytes, first_line: int) -> pl.DataFrame:
@@ -179,10 +189,15 @@ def _records(block: bytes, first_line: int) -> pl.DataFrame:
     if lines.height == 0:
         return pl.DataFrame(schema=_BEFORE_HEADS)
     plain = text.str.contains("NCCL INFO ", literal=True)
-    informed = lines.filter(plain).select(
-        "_line",
-        text.str.splitn("NCCL INFO ", 2).struct.rename_fields(["_head", "message"]).alias("parts"),
-    ).unnest("parts").with_columns(_level=pl.lit("INFO"))
+    informed = (
+        lines.filter(plain)
+        .select(
+            "_line",
+            text.str.splitn("NCCL INFO ", 2).struct.rename_fields(["_head", "message"]).alias("parts"),
+        )
+        .unnest("parts")
+        .with_columns(_level=pl.lit("INFO"))
+    )
     others = _framed(lines.filter(~plain)) if informed.height < lines.height else None
     records = informed if others is None else pl.concat([informed, others.select(informed.columns)])
     records = _split_inner(records.with_columns(_record=pl.lit(0, pl.UInt8)))

@@ -109,6 +109,4 @@ def _matrix_tables(found: Sequence[tuple[int, Matrix]]) -> dict[str, pl.DataFram
         for (a, b), cell in matrix.cells.items():
             cells.append({"block": block, "line": cell.line, "a": a, "b": b, "path": cell.text, "links": cell.links})
     parts = {"matrices": matrices, "matrix_devices": devices, "matrix_cells": cells}
-    return {
-        name: conform(name, pl.DataFrame(rows, infer_schema_length=None)) for name, rows in parts.items() if rows
-    }
+    return {name: conform(name, pl.DataFrame(rows, infer_schema_length=None)) for name, rows in parts.items() if rows}

@@ -51,11 +51,7 @@ _Row = tuple[int, int, str | None, dict[str, Any], dict[str, Any]]
 
 def _rows(event: str, frame: pl.DataFrame) -> Iterator[_Row]:
     for row in frame.iter_rows(named=True):
-        fields = {
-            name: _plain(value)
-            for name, value in row.items()
-            if not name.startswith("_") and value is not None
-        }
+        fields = {name: _plain(value) for name, value in row.items() if not name.startswith("_") and value is not None}
         yield row["_line"], row["_record"], event, row, fields
 
 

@@ -16,8 +16,17 @@ YES, NO = Answer.YES, Answer.NO
 P2P, SHM = frozenset({"P2P"}), frozenset({"SHM"})
 
 PROVEN = JobShape(
-    nodes=2, gpus_per_node=8, nranks=16, gpu_names=("NVIDIA H100 80GB HBM3",), nvlink=YES, nvls=YES, intra=P2P,
-    network="ib", nics_per_node=8, nic_gbit=(400.0,), gdr=YES,
+    nodes=2,
+    gpus_per_node=8,
+    nranks=16,
+    gpu_names=("NVIDIA H100 80GB HBM3",),
+    nvlink=YES,
+    nvls=YES,
+    intra=P2P,
+    network="ib",
+    nics_per_node=8,
+    nic_gbit=(400.0,),
+    gdr=YES,
 )
 ON_SOCKETS = JobShape(nodes=2, gpus_per_node=8, nranks=16, network="socket", nics_per_node=1, rdma_seen=True)
 ONE_A100_NODE = JobShape(nodes=1, gpus_per_node=8, gpu_names=("A100-SXM4-40GB",), nvlink=NO, intra=SHM)
@@ -31,8 +40,14 @@ def compared(
     estimator = Estimator(shape, options)
     estimate = estimator.compare(healthy, actual)
     assert estimate is not None, estimator.why_not
-    for one in (estimate.healthy, estimate.actual, estimate.slowdown, estimate.extra_seconds,
-                estimate.sync_seconds_healthy, estimate.sync_seconds_actual):
+    for one in (
+        estimate.healthy,
+        estimate.actual,
+        estimate.slowdown,
+        estimate.extra_seconds,
+        estimate.sync_seconds_healthy,
+        estimate.sync_seconds_actual,
+    ):
         assert one is not None
         assert 0 <= one.low <= one.expected <= one.high
     assert estimate.slowdown.low >= 1
@@ -131,8 +146,13 @@ def test_a_limit_elsewhere_hides_the_change() -> None:
         (replace(PROVEN, nodes=4, nranks=32), {}, {"nics": 4}, 1.5, 2.1),
         (replace(PROVEN, nodes=4, nranks=32), {}, {"effect": "nic-sys"}, 2, 3),
         (PROVEN, {}, {"effect": "proto-ll"}, 5, 10),
-        (replace(PROVEN, nodes=8, gpus_per_node=1, nranks=8, nics_per_node=1),
-         {"nodes": 1, "gpus_per_node": 8, "intra": "nvlink"}, {}, 7, 12),
+        (
+            replace(PROVEN, nodes=8, gpus_per_node=1, nranks=8, nics_per_node=1),
+            {"nodes": 1, "gpus_per_node": 8, "intra": "nvlink"},
+            {},
+            7,
+            12,
+        ),
     ],
 )
 def test_changes_that_rules_ask_for(
@@ -148,16 +168,25 @@ def test_an_unmeasured_factor_is_called_an_assumption() -> None:
     assert compared(PROVEN, {}, {"effect": "proto-ll"}).basis == "modelled from log"
 
 
-@pytest.mark.parametrize("shape", [
-    JobShape(nodes=2), JobShape(nranks=16), JobShape(gpus_per_node=8), JobShape(nranks=2), JobShape(nranks=6, nodes=3),
-    JobShape(nodes=2, gpus_per_node=4, nvlink=NO, intra=P2P, intra_path="SYS"),
-    JobShape(nodes=2, gpus_per_node=4, gpu_names=("NVIDIA A10G",)),
-    JobShape(nodes=2, gpus_per_node=4, c2c=YES), JobShape(nodes=2, gpus_per_node=8, nvls=YES),
-    JobShape(nodes=2, gpus_per_node=8, nvlink=YES, nvlink_total_gbps=370.8),
-    JobShape(nodes=2, gpus_per_node=8, nvlink=YES, nvlink_total_gbps=300.0),
-    JobShape(nodes=2, gpus_per_node=8, network="other"), JobShape(nodes=2, gpus_per_node=8, network="tcpxo"),
-    JobShape(nodes=2, gpus_per_node=8, gpu_names=("Unheard Of 9000", "NVIDIA H200")),
-])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        JobShape(nodes=2),
+        JobShape(nranks=16),
+        JobShape(gpus_per_node=8),
+        JobShape(nranks=2),
+        JobShape(nranks=6, nodes=3),
+        JobShape(nodes=2, gpus_per_node=4, nvlink=NO, intra=P2P, intra_path="SYS"),
+        JobShape(nodes=2, gpus_per_node=4, gpu_names=("NVIDIA A10G",)),
+        JobShape(nodes=2, gpus_per_node=4, c2c=YES),
+        JobShape(nodes=2, gpus_per_node=8, nvls=YES),
+        JobShape(nodes=2, gpus_per_node=8, nvlink=YES, nvlink_total_gbps=370.8),
+        JobShape(nodes=2, gpus_per_node=8, nvlink=YES, nvlink_total_gbps=300.0),
+        JobShape(nodes=2, gpus_per_node=8, network="other"),
+        JobShape(nodes=2, gpus_per_node=8, network="tcpxo"),
+        JobShape(nodes=2, gpus_per_node=8, gpu_names=("Unheard Of 9000", "NVIDIA H200")),
+    ],
+)
 def test_partial_shapes_still_get_an_honest_number(shape: JobShape) -> None:
     got = compared(shape, RDMA, SOCKET)
     assert got.basis == "modelled from assumptions"
@@ -168,8 +197,11 @@ def test_partial_shapes_still_get_an_honest_number(shape: JobShape) -> None:
     ("shape", "healthy", "words"),
     [
         (JobShape(), RDMA, "how many nodes"),
-        (JobShape(nodes=1, gpus_per_node=8, gpu_names=("NVIDIA GeForce RTX 4090",), nvlink=NO, intra=SHM),
-         {"intra": "nvlink"}, "RTX 4090 has no NVLink"),
+        (
+            JobShape(nodes=1, gpus_per_node=8, gpu_names=("NVIDIA GeForce RTX 4090",), nvlink=NO, intra=SHM),
+            {"intra": "nvlink"},
+            "RTX 4090 has no NVLink",
+        ),
         (JobShape(nodes=1, gpus_per_node=8, gpu_names=("NVIDIA L4",), nvlink=YES), {}, "fits no class"),
         (JobShape(nodes=1, gpus_per_node=1, nranks=1), {}, "nobody to talk to"),
     ],
@@ -221,9 +253,18 @@ def test_a_job_that_stands_still() -> None:
     assert Estimator(JobShape()).stops().unit == "GPU-hours per GPU until noticed"
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("70B", 70e9), ("405b", 405e9), ("7e9", 7e9), ("350M", 350e6), ("1.5T", 1.5e12), (" 7 b ", 7e9), ("1000", 1000.0),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("70B", 70e9),
+        ("405b", 405e9),
+        ("7e9", 7e9),
+        ("350M", 350e6),
+        ("1.5T", 1.5e12),
+        (" 7 b ", 7e9),
+        ("1000", 1000.0),
+    ],
+)
 def test_params(text: str, value: float) -> None:
     assert parse_params(text) == pytest.approx(value)
 
@@ -245,8 +286,17 @@ def test_an_unknown_gpu_is_refused_at_once() -> None:
         Estimator(PROVEN, EstimateOptions(gpu="abacus"))
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    (487.0, "490"), (3.0, "3.0"), (0.0123, "0.012"), (99.6, "100"), (1234.0, "1200"), (9.96, "10"), (0.0, "0"),
-])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (487.0, "490"),
+        (3.0, "3.0"),
+        (0.0123, "0.012"),
+        (99.6, "100"),
+        (1234.0, "1200"),
+        (9.96, "10"),
+        (0.0, "0"),
+    ],
+)
 def test_two_digits(value: float, text: str) -> None:
     assert two_digits(value) == text

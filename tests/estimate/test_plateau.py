@@ -22,14 +22,29 @@ PUBLISHED = [
     ("8 x B200, NVLS (stas00/ml-engineering)", Config(1, 8, "B200 SXM"), 838.0, 0.03, "nvls"),
     ("72 x GB200 (coreweave/nccl-tests)", Config(1, 72, "GB200"), 834.6, 0.05, "nvl72"),
     ("8 x RTX PRO 6000 (voipmonitor/rtx6kpro)", Config(1, 8, "RTX PRO 6000", "pcie-switch"), 46.1, 0.10, "pcie switch"),
-    ("2 x p5.48xlarge (awslabs)", Config(2, 8, "H100 SXM", network="efa", nics=32, nic_gbit=100), 487.1, 0.03,
-     "nvlstree"),
+    (
+        "2 x p5.48xlarge (awslabs)",
+        Config(2, 8, "H100 SXM", network="efa", nics=32, nic_gbit=100),
+        487.1,
+        0.03,
+        "nvlstree",
+    ),
     ("2 nodes, 4 x NDR", Config(2, 8, "H200 SXM", network="ib", nics=4, nic_gbit=400), 320.4, 0.05, "nic"),
-    ("8 Perlmutter nodes", Config(8, 4, "A100 SXM", network="slingshot", nics=4, nic_gbit=200), 69.0, 0.05,
-     "slingshot"),
+    (
+        "8 Perlmutter nodes",
+        Config(8, 4, "A100 SXM", network="slingshot", nics=4, nic_gbit=200),
+        69.0,
+        0.05,
+        "slingshot",
+    ),
     ("2 A3 Mega nodes", Config(2, 8, "H100 SXM", network="tcpxo", nics=8, nic_gbit=200), 338.8, 0.05, "nic"),
-    ("one H100 per node, no GDR", Config(2, 1, "H100 SXM", network="roce", nics=1, nic_gbit=400, gdr=False), 14.97,
-     0.05, "bounce"),
+    (
+        "one H100 per node, no GDR",
+        Config(2, 1, "H100 SXM", network="roce", nics=1, nic_gbit=400, gdr=False),
+        14.97,
+        0.05,
+        "bounce",
+    ),
     ("8 GPUs per node on sockets (IPoIB)", Config(2, 8, "A100 SXM", network="socket"), 3.15, 0.10, "tcp flow"),
     ("one V100 per node on sockets", Config(2, 1, "V100 SXM", network="socket", tcp_gbit=32), 2.06, 0.10, "tcp flow"),
     ("one GPU per node on 10 GbE", Config(2, 1, "A100 PCIe", network="socket", tcp_gbit=10), 1.17, 0.05, "tcp line"),
@@ -38,8 +53,9 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(("config", "measured", "error", "limit"), [row[1:] for row in PUBLISHED],
-                         ids=[row[0] for row in PUBLISHED])
+@pytest.mark.parametrize(
+    ("config", "measured", "error", "limit"), [row[1:] for row in PUBLISHED], ids=[row[0] for row in PUBLISHED]
+)
 def test_published_plateaus(config: Config, measured: float, error: float, limit: str) -> None:
     got = plateau(config)
     assert got.busbw.expected == pytest.approx(measured, rel=error)
@@ -54,19 +70,33 @@ def test_two_hgx_h100_are_capped_by_nvlstree() -> None:
 
 
 @pytest.mark.parametrize("base", [H100_PAIR, A100_QUAD, replace(A100_QUAD, gpu="V100 PCIe", intra="shm")])
-@pytest.mark.parametrize("change", [
-    {}, {"gdr": False}, {"redirect": "acs"}, {"redirect": "vm"}, {"network": "socket"}, {"crossing_share": 0.5},
-    *({"effect": name} for name in hardware().effects),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"gdr": False},
+        {"redirect": "acs"},
+        {"redirect": "vm"},
+        {"network": "socket"},
+        {"crossing_share": 0.5},
+        *({"effect": name} for name in hardware().effects),
+    ],
+)
 def test_ranges_are_ordered(base: Config, change: dict[str, object]) -> None:
     busbw = plateau(replace(base, **change)).busbw  # type: ignore[arg-type]
     assert 0 < busbw.low <= busbw.expected <= busbw.high
 
 
 @pytest.mark.parametrize("gdr", [True, False])
-@pytest.mark.parametrize("base", [
-    H100_PAIR, A100_QUAD, replace(H100_PAIR, nodes=3), replace(H100_PAIR, redirect="acs"),
-])
+@pytest.mark.parametrize(
+    "base",
+    [
+        H100_PAIR,
+        A100_QUAD,
+        replace(H100_PAIR, nodes=3),
+        replace(H100_PAIR, redirect="acs"),
+    ],
+)
 def test_more_nics_are_never_slower(base: Config, gdr: bool) -> None:
     rates = [plateau(replace(base, nics=nics, gdr=gdr)).busbw.expected for nics in (1, 2, 4, 8, 16)]
     assert rates == sorted(rates)
@@ -84,9 +114,16 @@ def test_more_crossing_traffic_is_never_faster() -> None:
     assert {one.high for one in ranges} == {ranges[0].high}  # the high end says that crossing costs nothing
 
 
-@pytest.mark.parametrize("change", [
-    {"nvlinks": 9}, {"intra": "pcie-switch"}, {"intra": "pcie-cpu"}, {"intra": "shm"}, {"intra": "mixed"},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nvlinks": 9},
+        {"intra": "pcie-switch"},
+        {"intra": "pcie-cpu"},
+        {"intra": "shm"},
+        {"intra": "mixed"},
+    ],
+)
 def test_a_worse_path_inside_the_node_is_slower(change: dict[str, object]) -> None:
     base = Config(1, 8, "A100 SXM")
     assert plateau(replace(base, **change)).busbw.expected < plateau(base).busbw.expected  # type: ignore[arg-type]
@@ -119,23 +156,33 @@ def test_a_grace_cpu_hardly_minds_a_missing_gdr() -> None:
     assert 0.8 <= ratio < 1
 
 
-@pytest.mark.parametrize("config", [
-    Config(1, 1, "H100 SXM"),
-    Config(1, 8, "RTX 4090", "nvlink"),
-    Config(2, 8, "H100 SXM"),
-    Config(2, 8, "H100 SXM", network="ib"),
-    Config(2, 8, "A100 SXM", network="ib", nics=8, nic_gbit=200, algorithm="nvls"),
-    Config(1, 8, "TPU"),
-    Config(1, 8, "A100 PCIe", "shm", pcie_gen=9),
-])
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(1, 1, "H100 SXM"),
+        Config(1, 8, "RTX 4090", "nvlink"),
+        Config(2, 8, "H100 SXM"),
+        Config(2, 8, "H100 SXM", network="ib"),
+        Config(2, 8, "A100 SXM", network="ib", nics=8, nic_gbit=200, algorithm="nvls"),
+        Config(1, 8, "TPU"),
+        Config(1, 8, "A100 PCIe", "shm", pcie_gen=9),
+    ],
+)
 def test_no_number_is_better_than_a_wrong_one(config: Config) -> None:
     with pytest.raises(NotModelledError):
         plateau(config)
 
 
-@pytest.mark.parametrize("change", [
-    {"intra": "pigeon"}, {"network": "token ring"}, {"nodes": 0}, {"crossing_share": 1.5}, {"redirect": "yes"},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"intra": "pigeon"},
+        {"network": "token ring"},
+        {"nodes": 0},
+        {"crossing_share": 1.5},
+        {"redirect": "yes"},
+    ],
+)
 def test_nonsense_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         replace(H100_PAIR, **change)  # type: ignore[arg-type]

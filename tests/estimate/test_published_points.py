@@ -13,10 +13,21 @@ from ncclcheck.estimate.model import plateau
 
 TABLE = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "busbw-measured.tsv"
 
-GPUS = {"V100": "V100 SXM", "A100": "A100 SXM", "A100?": "A100 SXM", "H100": "H100 SXM", "H200": "H200 SXM",
-        "B200": "B200 SXM", "H100/A100 PCIe": "A100 PCIe"}
-PATHS = {"PCIe switch P2P": "pcie-switch", "PCIe P2P via CPU": "pcie-cpu", "PCIe, SHM through host": "shm",
-         "NVLink pairs + SHM between pairs": "mixed"}
+GPUS = {
+    "V100": "V100 SXM",
+    "A100": "A100 SXM",
+    "A100?": "A100 SXM",
+    "H100": "H100 SXM",
+    "H200": "H200 SXM",
+    "B200": "B200 SXM",
+    "H100/A100 PCIe": "A100 PCIe",
+}
+PATHS = {
+    "PCIe switch P2P": "pcie-switch",
+    "PCIe P2P via CPU": "pcie-cpu",
+    "PCIe, SHM through host": "shm",
+    "NVLink pairs + SHM between pairs": "mixed",
+}
 NETWORKS = {"IB": "ib", "RoCE": "roce", "EFA": "efa", "Slingshot": "slingshot", "TCPXO": "tcpxo", "TCP": "socket"}
 ALGORITHMS = {"nvlstree": "nvls", "p2p": "", "NA": ""}
 
@@ -29,7 +40,9 @@ def config_of(row: dict[str, str], *, told_algorithm: bool) -> Config:
     rate = 0.0 if row["nic_gbps"] == "NA" else float(row["nic_gbps"])
     guest = "passthrough" in row["special_condition"]
     return Config(
-        nodes, per_node, GPUS.get(row["gpu_model"], row["gpu_model"]),
+        nodes,
+        per_node,
+        GPUS.get(row["gpu_model"], row["gpu_model"]),
         intra=PATHS.get(row["intra_node_link"], "nvlink"),
         network=network,
         nics=int(row["nics_per_node"]),
@@ -49,8 +62,11 @@ def config_of(row: dict[str, str], *, told_algorithm: bool) -> Config:
 @pytest.mark.parametrize("told_algorithm", [True, False])
 def test_published_runs(told_algorithm: bool) -> None:
     with TABLE.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines, delimiter="\t")
-                if row["model_fit"] == "yes" and row["class"] != "curve"]
+        rows = [
+            row
+            for row in csv.DictReader(lines, delimiter="\t")
+            if row["model_fit"] == "yes" and row["class"] != "curve"
+        ]
     errors, inside = [], 0
     for row in rows:
         busbw, measured = plateau(config_of(row, told_algorithm=told_algorithm)).busbw, float(row["busbw_GBps"])

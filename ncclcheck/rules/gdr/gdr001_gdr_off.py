@@ -146,9 +146,7 @@ def _inside_one_machine(facts: Facts) -> bool:
     return len(facts.machines) == 1 and bool(facts.net_edges("inside")) and not facts.net_edges("unknown")
 
 
-def _from_edges(
-    facts: Facts, estimator: Estimator, staged: list[EdgeGroup], edges: list[EdgeGroup]
-) -> Finding:
+def _from_edges(facts: Facts, estimator: Estimator, staged: list[EdgeGroup], edges: list[EdgeGroup]) -> Finding:
     received = [edge for edge in staged if edge.direction != "send"]
     verdict = _on_record(facts, estimator, Confidence.HIGH) or (
         _receiving(facts, received, edges) if received else _sending(facts, estimator)

@@ -119,9 +119,7 @@ def _without_network(facts: Facts, saying: list[Seen | Failure]) -> tuple[str, .
     return tuple(sorted(lacking & across if facts.communicators else lacking)) or None
 
 
-def _finding(
-    facts: Facts, estimator: Estimator, saying: list[Seen | Failure], machines: tuple[str, ...]
-) -> Finding:
+def _finding(facts: Facts, estimator: Estimator, saying: list[Seen | Failure], machines: tuple[str, ...]) -> Finding:
     proof = [one for one in saying if not machines or {*one.machines} & {*machines}]
     library = not any(isinstance(one, Seen) for one in proof)
     what = "libibverbs cannot be loaded" if library else "NCCL found no InfiniBand or RoCE device"

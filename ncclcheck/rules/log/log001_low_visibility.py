@@ -82,9 +82,14 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 def _finding(message: str) -> Finding:
     return Finding(
-        code=RULE.code, name=RULE.name, severity=Severity.INFO, confidence=Confidence.HIGH, message=message, fix=_FIX,
+        code=RULE.code,
+        name=RULE.name,
+        severity=Severity.INFO,
+        confidence=Confidence.HIGH,
+        message=message,
+        fix=_FIX,
         no_estimate_because="a log that hides things costs no bandwidth",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -74,12 +74,17 @@ def _finding(absent: tuple[Absent, ...]) -> Finding:
     message += f" ({others} more communicators are partial)" if others else ""
     message += ": the others arrived, only their logs are not here" if largest.arrived else ""
     return Finding(
-        code=RULE.code, name=RULE.name, severity=Severity.INFO, confidence=Confidence.HIGH, message=message,
-        fix="give the logs of all ranks (NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log, srun -l, mpirun --tag-output), or a directory"
-        " of them",
-        subject={"ranks": _folded(largest.missing)}, evidence=largest.evidence,
+        code=RULE.code,
+        name=RULE.name,
+        severity=Severity.INFO,
+        confidence=Confidence.HIGH,
+        message=message,
+        fix="give the logs of all ranks (NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log, srun -l, mpirun --tag-output), or a"
+        " directory of them",
+        subject={"ranks": _folded(largest.missing)},
+        evidence=largest.evidence,
         no_estimate_because="logs that are not here cost no bandwidth",
-    )  # fmt: skip
+    )
 
 
 def _folded(ranks: tuple[int, ...]) -> tuple[str, ...]:

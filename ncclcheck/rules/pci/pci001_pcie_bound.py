@@ -110,29 +110,38 @@ def _from_edges(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
             what += " although these GPUs have NVLink"
         known = by_design is not Answer.UNKNOWN or bool(facts.gpu_paths)
         yield _finding(
-            what, machines_of(shm), evidence_of(shm), estimator,
+            what,
+            machines_of(shm),
+            evidence_of(shm),
+            estimator,
             severity=Severity.WARNING if unused else Severity.INFO,
             confidence=Confidence.HIGH if known else Confidence.MEDIUM,
-            healthy=_best(facts, by_design), actual={"intra": "shm"},
-            fix="find out why P2P is not used: NCCL_P2P_DISABLE and NCCL_P2P_LEVEL must be unset, `nvidia-smi topo -p2p r`"
-            " must say OK; beyond NCCL's default distance try NCCL_P2P_LEVEL=SYS and measure",
-        )  # fmt: skip
+            healthy=_best(facts, by_design),
+            actual={"intra": "shm"},
+            fix="find out why P2P is not used: NCCL_P2P_DISABLE and NCCL_P2P_LEVEL must be unset, `nvidia-smi topo"
+            " -p2p r` must say OK; beyond NCCL's default distance try NCCL_P2P_LEVEL=SYS and measure",
+        )
         return
     if facts.nvlink is Answer.YES or by_design is Answer.YES:
         return
     if by_design is Answer.UNKNOWN and facts.nvlink is Answer.UNKNOWN:
         yield NotEvaluated(
-            "the GPU model, GRAPH lines (NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH) or `nvidia-smi topo -m`: P2P lines do not tell"
-            " NVLink from PCIe"
+            "the GPU model, GRAPH lines (NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH) or `nvidia-smi topo -m`: P2P lines do not"
+            " tell NVLink from PCIe"
         )
         return
     yield _finding(
         "GPUs of one node reach each other by PCIe peer access" + _path_text(facts) + ": these cards have no NVLink"
         " between all of them",
-        machines_of(p2p), evidence_of(p2p), estimator, severity=Severity.INFO, confidence=Confidence.HIGH,
-        healthy={"intra": "pcie-switch"}, actual={"intra": _pcie(facts)},
+        machines_of(p2p),
+        evidence_of(p2p),
+        estimator,
+        severity=Severity.INFO,
+        confidence=Confidence.HIGH,
+        healthy={"intra": "pcie-switch"},
+        actual={"intra": _pcie(facts)},
         fix="nothing is wrong with the settings; keep tensor-parallel groups small and under one PCIe switch or socket",
-    )  # fmt: skip
+    )
 
 
 def _from_paths(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -142,12 +151,16 @@ def _from_paths(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
     by_design = gpus.nvlink_by_design(facts, estimator)
     yield _finding(
         "NCCL's topology shows no NVLink between GPUs of one node" + _path_text(facts),
-        facts.machines, facts.path_evidence, estimator,
-        severity=Severity.WARNING if by_design is Answer.YES else Severity.INFO, confidence=Confidence.HIGH,
-        healthy=_best(facts, by_design), actual={"intra": ("pcie-cpu", "shm")},
+        facts.machines,
+        facts.path_evidence,
+        estimator,
+        severity=Severity.WARNING if by_design is Answer.YES else Severity.INFO,
+        confidence=Confidence.HIGH,
+        healthy=_best(facts, by_design),
+        actual={"intra": ("pcie-cpu", "shm")},
         fix="for SXM GPUs check `nvidia-smi topo -m` and `nvidia-smi nvlink -s`; PCIe cards have nothing better:"
         " keep groups under one switch or socket",
-    )  # fmt: skip
+    )
 
 
 def _from_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -161,8 +174,8 @@ def _from_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator
     count = f"{len(apart)} of {len(pairs)} GPU pairs"
     if joined:
         what = (
-            f"{count} have no NVLink ({', '.join(worst)}) while the others have: a ring over all of them runs at the pace"
-            " of the former (the number compares it with a pair)"
+            f"{count} have no NVLink ({', '.join(worst)}) while the others have: a ring over all of them runs at the"
+            " pace of the former (the number compares it with a pair)"
         )
     else:
         what = f"no NVLink between any two of {len(matrix.gpus)} GPUs ({', '.join(worst)})"
@@ -171,16 +184,20 @@ def _from_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator
         healthy["gpus_per_node"] = 2  # a pair, which NVLink joins
     lines = tuple(dict.fromkeys(matrix.lines[a] for a, _, _ in apart if a in matrix.lines))[:3]
     yield _finding(
-        what, (), lines, estimator,
+        what,
+        (),
+        lines,
+        estimator,
         severity=Severity.WARNING if by_design is Answer.YES else Severity.INFO,
         confidence=Confidence.HIGH if joined or by_design is not Answer.UNKNOWN else Confidence.MEDIUM,
         healthy=healthy,
         actual={"nodes": 1, "intra": "mixed"} if joined else {"nodes": 1, "intra": ("pcie-cpu", "shm")},
-        fix="keep tensor-parallel groups inside the NVLink pairs (CUDA_VISIBLE_DEVICES by the matrix); on SXM boards check"
-        " `nvidia-smi nvlink -s`" if joined else
-        "nothing is wrong with the settings; place GPUs of one group under one switch or socket, and see"
+        fix="keep tensor-parallel groups inside the NVLink pairs (CUDA_VISIBLE_DEVICES by the matrix); on SXM boards"
+        " check `nvidia-smi nvlink -s`"
+        if joined
+        else "nothing is wrong with the settings; place GPUs of one group under one switch or socket, and see"
         " `nvidia-smi topo -p2p r` for peer access",
-    )  # fmt: skip
+    )
 
 
 def _best(facts: Facts, by_design: Answer) -> dict[str, object]:
@@ -202,13 +219,28 @@ def _path_text(facts: Facts) -> str:
 
 
 def _finding(
-    message: str, hosts: tuple[str, ...], evidence: tuple[Evidence, ...], estimator: Estimator, *, severity: Severity,
-    confidence: Confidence, healthy: dict[str, object], actual: dict[str, object], fix: str,
-) -> Finding:  # fmt: skip
+    message: str,
+    hosts: tuple[str, ...],
+    evidence: tuple[Evidence, ...],
+    estimator: Estimator,
+    *,
+    severity: Severity,
+    confidence: Confidence,
+    healthy: dict[str, object],
+    actual: dict[str, object],
+    fix: str,
+) -> Finding:
     return Finding(
-        code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=fix,
-        subject={"hosts": hosts}, evidence=evidence, **compared(estimator, healthy, actual),
-    )  # fmt: skip
+        code=RULE.code,
+        name=RULE.name,
+        severity=severity,
+        confidence=confidence,
+        message=message,
+        fix=fix,
+        subject={"hosts": hosts},
+        evidence=evidence,
+        **compared(estimator, healthy, actual),
+    )
 
 
 RULE = Rule(

@@ -120,12 +120,15 @@ def _set_off(setting: str, seen: Seen, facts: Facts, estimator: Estimator) -> Fi
     one_gpu = bool(facts.communicators) and all(c.local_ranks == 1 for c in facts.communicators)
     return _finding(
         f"{setting} switches peer access between GPUs off" + (": no effect, one GPU per node" if one_gpu else ""),
-        seen.machines, seen.evidence, facts, estimator,
+        seen.machines,
+        seen.evidence,
+        facts,
+        estimator,
         severity=Severity.INFO if one_gpu or gpus.without_p2p(facts, estimator) else Severity.ERROR,
         confidence=Confidence.HIGH,
-        fix="unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL (job script, /etc/nccl.conf, ~/.nccl.conf); if the job hangs without"
-        " them, look for ACS or IOMMU: `lspci -vvv | grep ReqRedir+`",
-    )  # fmt: skip
+        fix="unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL (job script, /etc/nccl.conf, ~/.nccl.conf); if the job hangs"
+        " without them, look for ACS or IOMMU: `lspci -vvv | grep ReqRedir+`",
+    )
 
 
 def _by_driver(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
@@ -140,30 +143,45 @@ def _by_driver(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
             pairs = sum(one.count for one in seen)
             yield _finding(
                 f"{wording} between GPUs of one node ({pairs} lines)" + (f": {_GEFORCE}" if geforce else ""),
-                machines_of(seen), evidence_of(seen), facts, estimator,
+                machines_of(seen),
+                evidence_of(seen),
+                facts,
+                estimator,
                 severity=Severity.INFO if geforce else Severity.ERROR,
                 confidence=Confidence.HIGH if sure or geforce or named else Confidence.MEDIUM,
-                fix="`nvidia-smi topo -p2p r` names the pairs; in containers give all GPUs of the node and one IPC name space;"
-                " on bare metal set iommu=pt and switch ACS redirect off on the bridges",
-            )  # fmt: skip
+                fix="`nvidia-smi topo -p2p r` names the pairs; in containers give all GPUs of the node and one IPC"
+                " name space; on bare metal set iommu=pt and switch ACS redirect off on the bridges",
+            )
     broken = facts.failures("p2p_nvlink_disabled")
     if broken:
         yield _finding(
-            "the driver reports peer access as disabled between GPUs that NVLink joins: a fault of the hardware or of the"
-            " fabric manager, and NCCL gives up",
-            machines_of(broken), evidence_of(broken), facts, estimator, severity=Severity.ERROR, confidence=Confidence.HIGH,
+            "the driver reports peer access as disabled between GPUs that NVLink joins: a fault of the hardware or of"
+            " the fabric manager, and NCCL gives up",
+            machines_of(broken),
+            evidence_of(broken),
+            facts,
+            estimator,
+            severity=Severity.ERROR,
+            confidence=Confidence.HIGH,
             fix="drain the machine: nvidia-smi nvlink -s, nvidia-smi -q | grep -A6 Fabric, systemctl status"
-            " nvidia-fabricmanager, reset the GPUs; do not hide it with NCCL_IGNORE_DISABLED_P2P", stops=True,
-        )  # fmt: skip
+            " nvidia-fabricmanager, reset the GPUs; do not hide it with NCCL_IGNORE_DISABLED_P2P",
+            stops=True,
+        )
     ipc = facts.failures("cuda_ipc_failed")
     if ipc:
         yield _finding(
-            f"{ipc[0].fields.get('call', 'the IPC call')} failed ({ipc[0].fields.get('error', 'no text')}): GPUs cannot share"
-            " memory with each other's processes",
-            machines_of(ipc), evidence_of(ipc), facts, estimator, severity=Severity.ERROR, confidence=Confidence.HIGH,
+            f"{ipc[0].fields.get('call', 'the IPC call')} failed ({ipc[0].fields.get('error', 'no text')}): GPUs"
+            " cannot share memory with each other's processes",
+            machines_of(ipc),
+            evidence_of(ipc),
+            facts,
+            estimator,
+            severity=Severity.ERROR,
+            confidence=Confidence.HIGH,
             fix="one IPC name space for all processes of the node (--ipc=host), iommu=pt on the kernel command line"
-            + ("; on AMD GPUs HSA_FORCE_FINE_GRAIN_PCIE=1" if facts.is_rccl else ""), stops=True,
-        )  # fmt: skip
+            + ("; on AMD GPUs HSA_FORCE_FINE_GRAIN_PCIE=1" if facts.is_rccl else ""),
+            stops=True,
+        )
 
 
 def _by_matrix(facts: Facts, estimator: Estimator, limit: str | None) -> Iterator[Finding]:
@@ -183,12 +201,15 @@ def _by_matrix(facts: Facts, estimator: Estimator, limit: str | None) -> Iterato
         yield _finding(
             f"the driver refuses peer access for {len(refused)} of {len(matrix.gpu_pairs())} GPU pairs ({words})"
             + (": the GPU does not support it (GeForce driver)" if geforce else ""),
-            (), tuple(matrix.lines[a] for a, _, _ in refused[:3] if a in matrix.lines), facts, estimator,
+            (),
+            tuple(matrix.lines[a] for a, _, _ in refused[:3] if a in matrix.lines),
+            facts,
+            estimator,
             severity=Severity.INFO if geforce else Severity.ERROR,
             confidence=Confidence.HIGH if within or geforce else Confidence.MEDIUM,
-            fix="CNS: chipset or IOMMU (iommu=pt, ACS off, BIOS peer-to-peer setting); GNS: the driver has none for this card;"
-            " TNS: no PCIe path between the pair",
-        )  # fmt: skip
+            fix="CNS: chipset or IOMMU (iommu=pt, ACS off, BIOS peer-to-peer setting); GNS: the driver has none for"
+            " this card; TNS: no PCIe path between the pair",
+        )
 
 
 def _within(topo: Matrix | None, a: str, b: str, limit: str | None) -> bool:
@@ -209,27 +230,43 @@ def _by_edges(facts: Facts, estimator: Estimator, limit: str | None) -> Iterator
     if gpus.nvlink_by_design(facts, estimator) is Answer.YES and not known:
         yield _finding(
             "GPUs that have NVLink exchange data through host memory: peer access was refused without a line",
-            machines_of(shm), evidence_of(shm), facts, estimator, severity=Severity.ERROR, confidence=Confidence.MEDIUM,
-            fix="`nvidia-smi topo -m`, `nvidia-smi topo -p2p r` and `systemctl status nvidia-fabricmanager`; in containers"
-            " all GPUs of the node and one IPC name space",
-        )  # fmt: skip
+            machines_of(shm),
+            evidence_of(shm),
+            facts,
+            estimator,
+            severity=Severity.ERROR,
+            confidence=Confidence.MEDIUM,
+            fix="`nvidia-smi topo -m`, `nvidia-smi topo -p2p r` and `systemctl status nvidia-fabricmanager`; in"
+            " containers all GPUs of the node and one IPC name space",
+        )
     elif gpus.without_p2p(facts, estimator):
         yield _finding(
             f"GPUs of one node use host memory (SHM): {_GEFORCE}",
-            machines_of(shm), evidence_of(shm), facts, estimator, severity=Severity.INFO, confidence=Confidence.HIGH,
+            machines_of(shm),
+            evidence_of(shm),
+            facts,
+            estimator,
+            severity=Severity.INFO,
+            confidence=Confidence.HIGH,
             fix="no setting brings peer access to these cards; keep groups small, or use cards with it",
-        )  # fmt: skip
+        )
     elif known and limit and all(ORDER.index(path) <= ORDER.index(limit) for path in known):
         yield _finding(
             f"GPUs of one node use host memory (SHM) although their path ({', '.join(sorted(known))}) is within NCCL's"
             f" default limit {limit}: somebody refused peer access",
-            machines_of(shm), evidence_of(shm), facts, estimator, severity=Severity.ERROR, confidence=Confidence.MEDIUM,
-            fix="`nvidia-smi topo -p2p r` names the pairs; look for ACS and IOMMU (`lspci -vvv | grep ReqRedir+`, iommu=pt)",
-        )  # fmt: skip
+            machines_of(shm),
+            evidence_of(shm),
+            facts,
+            estimator,
+            severity=Severity.ERROR,
+            confidence=Confidence.MEDIUM,
+            fix="`nvidia-smi topo -p2p r` names the pairs; look for ACS and IOMMU (`lspci -vvv | grep ReqRedir+`,"
+            " iommu=pt)",
+        )
     elif not (known and limit):
         yield NotEvaluated(
-            "the path between the GPUs on SHM and the CPU (NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH or `nvidia-smi topo -m`): SHM may"
-            " be NCCL's design there"
+            "the path between the GPUs on SHM and the CPU (NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH or `nvidia-smi topo -m`):"
+            " SHM may be NCCL's design there"
         )
 
 
@@ -238,18 +275,33 @@ def _no_pairs(facts: Facts) -> bool:
 
 
 def _finding(
-    message: str, hosts: tuple[str, ...], evidence: tuple[Evidence, ...], facts: Facts, estimator: Estimator, *,
-    severity: Severity, confidence: Confidence, fix: str, stops: bool = False,
-) -> Finding:  # fmt: skip
+    message: str,
+    hosts: tuple[str, ...],
+    evidence: tuple[Evidence, ...],
+    facts: Facts,
+    estimator: Estimator,
+    *,
+    severity: Severity,
+    confidence: Confidence,
+    fix: str,
+    stops: bool = False,
+) -> Finding:
     by_design = gpus.nvlink_by_design(facts, estimator)
     healthy: dict[str, object] = (
         {"intra": "nvlink"} if by_design is Answer.YES else {"intra": ("pcie-switch", "pcie-cpu")}
     )
     numbers = stopped(estimator) if stops else compared(estimator, healthy, {"intra": "shm"})
     return Finding(
-        code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=fix,
-        subject={"hosts": hosts}, evidence=evidence, **numbers,
-    )  # fmt: skip
+        code=RULE.code,
+        name=RULE.name,
+        severity=severity,
+        confidence=confidence,
+        message=message,
+        fix=fix,
+        subject={"hosts": hosts},
+        evidence=evidence,
+        **numbers,
+    )
 
 
 RULE = Rule(

@@ -138,12 +138,17 @@ def _crossing(rails: RingRails, facts: Facts, estimator: Estimator, confidence: 
     change = {"crossing_share": rails.share}
     numbers = compared(estimator, {}, change) if cause else no_number("the fabric is unknown")
     return Finding(
-        code=RULE.code, name=RULE.name, severity=Severity.WARNING if cause else Severity.INFO, confidence=confidence,
+        code=RULE.code,
+        name=RULE.name,
+        severity=Severity.WARNING if cause else Severity.INFO,
+        confidence=confidence,
         message=message,
-        fix="NCCL_CROSS_NIC=0 keeps rings on one rail; give all hosts the same NCCL_IB_HCA list in the same order (2.29.7 and"
-        " newer sort by PCI address)",
-        subject={"hosts": rails.machines}, evidence=(*rails.evidence[:3], *lines)[:4], **numbers,
-    )  # fmt: skip
+        fix="NCCL_CROSS_NIC=0 keeps rings on one rail; give all hosts the same NCCL_IB_HCA list in the same order"
+        " (2.29.7 and newer sort by PCI address)",
+        subject={"hosts": rails.machines},
+        evidence=(*rails.evidence[:3], *lines)[:4],
+        **numbers,
+    )
 
 
 def _cause(rails: RingRails, facts: Facts) -> tuple[str, tuple[Evidence, ...]]:
@@ -190,16 +195,26 @@ def _from_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding | Not
         return  # all equally far: not a question of rails
     if far:
         yield _uneven(
-            matrix, f"{', '.join(close)} have a NIC at {_classes(best, close)}, {', '.join(far)} only at {_classes(best, far)}",
-            far, estimator, {"nics": len({nic for gpu in close for nic in near[gpu]})}, len(far) / len(gpus),
-        )  # fmt: skip
+            matrix,
+            f"{', '.join(close)} have a NIC at {_classes(best, close)}, {', '.join(far)} only at {_classes(best, far)}",
+            far,
+            estimator,
+            {"nics": len({nic for gpu in close for nic in near[gpu]})},
+            len(far) / len(gpus),
+        )
         return
     served = {nic: sum(nic in near[gpu] for gpu in gpus) for nic in matrix.nics}
     used = {nic: count for nic, count in served.items() if count}  # the others are front-end or storage
     if max(used.values()) - min(used.values()) >= 2:
         loads = ", ".join(f"{matrix.nic_names.get(nic, nic)} {count}" for nic, count in used.items())
-        yield _uneven(matrix, f"near NICs serve unequal numbers of GPUs: {loads}", list(used), estimator, {"nics": len(used)},
-                      1 - len(used) / max(len(gpus), len(used)))  # fmt: skip
+        yield _uneven(
+            matrix,
+            f"near NICs serve unequal numbers of GPUs: {loads}",
+            list(used),
+            estimator,
+            {"nics": len(used)},
+            1 - len(used) / max(len(gpus), len(used)),
+        )
 
 
 def _classes(best: dict[str, str | None], gpus: list[str]) -> str:
@@ -213,13 +228,17 @@ def _uneven(
     several = {"nodes": 2, "network": "rdma"}
     healthy, actual = {**several, "nics": len(matrix.gpus)}, {**several, **change, "crossing_share": share}
     return Finding(
-        code=RULE.code, name=RULE.name, severity=Severity.WARNING, confidence=Confidence.HIGH,
+        code=RULE.code,
+        name=RULE.name,
+        severity=Severity.WARNING,
+        confidence=Confidence.HIGH,
         message=f"GPUs are not equally near their NICs: {what}",
-        fix="compare `lspci -tv` with a good machine (a NIC missing, down or in the wrong slot); in a virtual machine give NCCL"
-        " the instance type's topology file",
-        subject={"devices": tuple(lines)}, evidence=tuple(matrix.lines[name] for name in lines if name in matrix.lines)[:3],
+        fix="compare `lspci -tv` with a good machine (a NIC missing, down or in the wrong slot); in a virtual machine"
+        " give NCCL the instance type's topology file",
+        subject={"devices": tuple(lines)},
+        evidence=tuple(matrix.lines[name] for name in lines if name in matrix.lines)[:3],
         **compared(estimator, healthy, actual),
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -81,8 +81,8 @@ if TYPE_CHECKING:
 _NOTHING = "nothing to do: keep the topology file with the image, and GPUDirect RDMA on"
 
 _FIX = (
-    "give NCCL the instance type's topology file (NCCL_TOPO_FILE, or /var/run/nvidia-topologyd/virtualTopology.xml), mount"
-    " it into containers, and check GPUDirect RDMA in the guest (nvidia_peermem or dma-buf, ATS on the NIC)"
+    "give NCCL the instance type's topology file (NCCL_TOPO_FILE, or /var/run/nvidia-topologyd/virtualTopology.xml),"
+    " mount it into containers, and check GPUDirect RDMA in the guest (nvidia_peermem or dma-buf, ATS on the NIC)"
 )
 
 
@@ -94,14 +94,20 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     flat = [matrix for matrix in facts.matrices if matrix.kind == "topo" and _is_flat(matrix)]
     for matrix in flat:
         yield _finding(
-            f"all paths of {len(matrix.gpus)} GPUs and {len(matrix.nics)} NICs are PHB on one NUMA node: the flat topology of a"
-            " virtual machine, which hides what is near",
-            Severity.WARNING, Confidence.MEDIUM, (), tuple(matrix.lines.values())[:2], {"redirect": ("", "vm")}, estimator,
-        )  # fmt: skip
+            f"all paths of {len(matrix.gpus)} GPUs and {len(matrix.nics)} NICs are PHB on one NUMA node: the flat"
+            " topology of a virtual machine, which hides what is near",
+            Severity.WARNING,
+            Confidence.MEDIUM,
+            (),
+            tuple(matrix.lines.values())[:2],
+            {"redirect": ("", "vm")},
+            estimator,
+        )
     judged = any(matrix.kind == "topo" and len(matrix.gpus) > 1 and matrix.nics for matrix in facts.matrices)
     if not flat and not judged and not facts.visibility.graph:
         yield NotEvaluated(
-            "the PCI tree (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH) or `nvidia-smi topo -m`: plain INFO looks alike in a guest"
+            "the PCI tree (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH) or `nvidia-smi topo -m`: plain INFO looks alike in a"
+            " guest"
         )
 
 
@@ -117,9 +123,14 @@ def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Fi
     # a topology file or an instance name speaks of a guest; emulated bridges and VMBUS are one
     sure = bool(facts.emulated_bridges) or any("VMBUS" in sign.value.upper() for sign in signs)
     return _finding(
-        message, Severity.WARNING if symptoms else Severity.INFO, Confidence.HIGH if sure else Confidence.MEDIUM,
-        machines_of(signs), evidence_of(signs), {"redirect": "vm"} if symptoms else None, estimator,
-    )  # fmt: skip
+        message,
+        Severity.WARNING if symptoms else Severity.INFO,
+        Confidence.HIGH if sure else Confidence.MEDIUM,
+        machines_of(signs),
+        evidence_of(signs),
+        {"redirect": "vm"} if symptoms else None,
+        estimator,
+    )
 
 
 def _file_loaded(facts: Facts) -> bool:
@@ -136,16 +147,28 @@ def _is_flat(matrix: Matrix) -> bool:
 
 
 def _finding(
-    message: str, severity: Severity, confidence: Confidence, hosts: tuple[str, ...], evidence: tuple[Evidence, ...],
-    actual: dict[str, object] | None, estimator: Estimator,
-) -> Finding:  # fmt: skip
+    message: str,
+    severity: Severity,
+    confidence: Confidence,
+    hosts: tuple[str, ...],
+    evidence: tuple[Evidence, ...],
+    actual: dict[str, object] | None,
+    estimator: Estimator,
+) -> Finding:
     numbers = (
         compared(estimator, {}, actual) if actual else no_number("a guest that is set up right costs 0 to 3 percent")
     )
     return Finding(
-        code=RULE.code, name=RULE.name, severity=severity, confidence=confidence, message=message, fix=_FIX if actual else _NOTHING,
-        subject={"hosts": hosts}, evidence=evidence, **numbers,
-    )  # fmt: skip
+        code=RULE.code,
+        name=RULE.name,
+        severity=severity,
+        confidence=confidence,
+        message=message,
+        fix=_FIX if actual else _NOTHING,
+        subject={"hosts": hosts},
+        evidence=evidence,
+        **numbers,
+    )
 
 
 RULE = Rule(
