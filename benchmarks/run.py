@@ -64,6 +64,7 @@ class UnavailableError(Exception):
 def execute(command: Sequence[str], good: Sequence[int] = (0,)) -> Run:
     """Run a command to its end, with its wall time and its peak memory."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode beside it
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start = time.perf_counter()
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=out, stderr=err)
