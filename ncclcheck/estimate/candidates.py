@@ -141,7 +141,9 @@ class _Search:
         self.gpu_assumed = True
         if shape.c2c is Answer.YES:
             return table.assumed.c2c_gpus, "assumed"
-        return table.assumed.nvls_gpus if shape.nvls is Answer.YES else table.assumed.gpus, "assumed"
+        common = table.assumed.nvls_gpus if shape.nvls is Answer.YES else table.assumed.gpus
+        built_for = [name for name in common if shape.cuda is None or table.gpus[name].cuda_since <= shape.cuda]
+        return built_for or common, "assumed"
 
     def intra(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
         gpu = self.table.gpus[row["gpu"]]

@@ -29,7 +29,10 @@ class Nvls(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """A GPU class. nvlink None: no NVLink; bridged: NVLink joins pairs of cards; nvls None: no in-switch reduction."""
+    """A GPU class. nvlink None: no NVLink; bridged: NVLink joins pairs of cards; nvls None: no in-switch reduction.
+
+    cuda_since: the first CUDA release that compiles for it; empty: any in use.
+    """
 
     name: str
     nvlink: NvLink | None
@@ -40,11 +43,21 @@ class Gpu(NamedTuple):
     c2c: bool
     pcie_gen: int
     pcie_width: int
+    cuda_since: tuple[int, ...]
 
     def same_numbers(self) -> Gpu:
         """This class without its name: classes that are equal here give equal estimates."""
         return Gpu(
-            "", self.nvlink, self.nvlinks, self.bridged, self.nvls, self.p2p, self.c2c, self.pcie_gen, self.pcie_width
+            "",
+            self.nvlink,
+            self.nvlinks,
+            self.bridged,
+            self.nvls,
+            self.p2p,
+            self.c2c,
+            self.pcie_gen,
+            self.pcie_width,
+            (),
         )
 
 
@@ -253,4 +266,5 @@ def _gpu(row: Mapping[str, Any], links: Mapping[str, NvLink], nvls: Mapping[str,
         c2c=row.get("c2c", False),
         pcie_gen=row["pcie_gen"],
         pcie_width=row.get("pcie_width", 16),
+        cuda_since=tuple(row.get("cuda_since", ())),
     )

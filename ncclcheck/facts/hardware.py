@@ -71,8 +71,14 @@ def shape_of(facts: Facts) -> JobShape:
         nics_per_node=used, nic_gbit=_rates(facts), network=_network(facts), rdma_seen=bool(facts.rdma_signs),
         gdr=_gdr(facts), nchannels=_channels(facts),
         release=(release // 10000, release // 100 % 100, release % 100) if release else None,
+        cuda=_cuda(facts),
         virtual=Answer.YES if facts.guest_signs else Answer.UNKNOWN,
     )  # fmt: skip
+
+
+def _cuda(facts: Facts) -> tuple[int, int] | None:
+    built = [seen.value.split(".") for seen in facts.cuda_builds]
+    return min(((int(major), int(minor)) for major, minor, *_ in built if minor.isdecimal()), default=None)
 
 
 def _ranks_per_machine(facts: Facts) -> int | None:

@@ -65,7 +65,7 @@ class Printed:
     @cached_property
     def cuda_builds(self) -> tuple[Seen, ...]:
         """The CUDA that NCCL was built with, by processes that print it: value is like "12.4"."""
-        rows = self["versions"].filter(pl.col("cuda").str.contains(r"^\d"))
+        rows = self["versions"].filter(pl.col("cuda").str.contains(r"^\d+\.\d+"))
         return self._seen(rows.select("proc", "source", "line", value="cuda"))
 
     @cached_property

@@ -180,6 +180,8 @@ class Traffic(Printed):
             return min(yes, key=lambda crossing: crossing.confidence != "high")
         if not crossings:
             return self._crossing_without_communicators
+        if len(self.machines) > 1 and all(communicator.nranks == 1 for communicator in self.communicators):
+            return Crossing(Answer.UNKNOWN, "communicators of one rank each, on several machines")
         if all(crossing.answer is Answer.NO for crossing in crossings):
             return crossings[0]
         return next(crossing for crossing in crossings if crossing.answer is Answer.UNKNOWN)

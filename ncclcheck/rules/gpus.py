@@ -38,6 +38,15 @@ def nvlink_by_name(facts: Facts, estimator: Estimator) -> Answer:
     return Answer.of(full.pop()) if len(full) == 1 else Answer.UNKNOWN
 
 
+def best_paths(facts: Facts, by_design: Answer) -> dict[str, object]:
+    """Change for the estimate: what GPUs of one node could use at best. With the GPU unknown it may be NVLink."""
+    if by_design is Answer.YES:
+        return {"intra": "nvlink"}
+    if by_design is Answer.NO or facts.nvlink is Answer.NO:
+        return {"intra": ("pcie-switch", "pcie-cpu")}
+    return {"intra": ("nvlink", "pcie-switch", "pcie-cpu")}
+
+
 def without_p2p(facts: Facts, estimator: Estimator) -> bool:
     """Cards whose stock driver offers no peer access (GeForce of recent generations)."""
     known = classes(facts, estimator)

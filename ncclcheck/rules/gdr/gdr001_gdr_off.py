@@ -119,6 +119,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         yield said
     elif not edges and silent:
         yield NotEvaluated(_NEEDS_PLUGIN.format(listed(silent)))
+    elif edges and (side := _side_not_seen(edges)):
+        yield NotEvaluated(f"channel lines of the {side} side between machines")
     elif not (edges or _sockets_only(facts) or _all_direct(facts) or _inside_one_machine(facts)):
         yield NotEvaluated(_NEEDS_EDGES)
 
@@ -129,6 +131,12 @@ def _judged(facts: Facts) -> tuple[list[EdgeGroup], list[str]]:
     printing = {edge.network for edge in between if edge.gdr or networks.kind(edge.network) in networks.RDMA}
     silent = sorted({edge.network for edge in between} - printing)
     return [edge for edge in between if edge.network in printing], silent
+
+
+def _side_not_seen(edges: list[EdgeGroup]) -> str:
+    """Each side is decided for itself."""
+    missing = {"send", "receive"} - {edge.direction for edge in edges}
+    return missing.pop() if len(missing) == 1 else ""
 
 
 def _sockets_only(facts: Facts) -> bool:
@@ -241,7 +249,13 @@ def _receiving(facts: Facts, received: list[EdgeGroup], edges: list[EdgeGroup]) 
     cause, fix = _likely_cause(facts)
     if partly:
         return _Verdict(Severity.WARNING, Confidence.HIGH, f"some of the edges there lack it; {cause}", fix)
-    return _Verdict(Severity.ERROR, Confidence.HIGH, f"all data is staged through host memory; {cause}", fix)
+    severity = Severity.WARNING if _omni_path(facts) else Severity.ERROR  # no fault of the machine
+    return _Verdict(severity, Confidence.HIGH, f"all data is staged through host memory; {cause}", fix)
+
+
+def _omni_path(facts: Facts) -> bool:
+    devices = [nic.name for nics in facts.nic_lists.values() for nic in nics]
+    return bool(devices) and all(name.startswith("hfi1") for name in devices)
 
 
 def _likely_cause(facts: Facts) -> tuple[str, str]:
@@ -252,8 +266,7 @@ def _likely_cause(facts: Facts) -> tuple[str, str]:
     if far:
         cause = f"GPU and NIC are too far apart (distance {far[0].distance} > {far[0].limit})"
         return cause, "use the NIC beside the GPU (nvidia-smi topo -m, NCCL_IB_HCA), or try NCCL_NET_GDR_LEVEL=PHB"
-    devices = [nic.name for nics in facts.nic_lists.values() for nic in nics]
-    if devices and all(name.startswith("hfi1") for name in devices):
+    if _omni_path(facts):
         return (
             "Omni-Path over verbs (hfi1) does not read GPU memory",
             "use the PSM2 or OPX plugin of the fabric, which does",

@@ -116,7 +116,7 @@ def _from_edges(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
             estimator,
             severity=Severity.WARNING if unused else Severity.INFO,
             confidence=Confidence.HIGH if known else Confidence.MEDIUM,
-            healthy=_best(facts, by_design),
+            healthy=gpus.best_paths(facts, by_design),
             actual={"intra": "shm"},
             fix="find out why P2P is not used: NCCL_P2P_DISABLE and NCCL_P2P_LEVEL must be unset, `nvidia-smi topo"
             " -p2p r` must say OK; beyond NCCL's default distance try NCCL_P2P_LEVEL=SYS and measure",
@@ -156,7 +156,7 @@ def _from_paths(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
         estimator,
         severity=Severity.WARNING if by_design is Answer.YES else Severity.INFO,
         confidence=Confidence.HIGH,
-        healthy=_best(facts, by_design),
+        healthy=gpus.best_paths(facts, by_design),
         actual={"intra": ("pcie-cpu", "shm")},
         fix="for SXM GPUs check `nvidia-smi topo -m` and `nvidia-smi nvlink -s`; PCIe cards have nothing better:"
         " keep groups under one switch or socket",
@@ -198,13 +198,6 @@ def _from_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator
         else "nothing is wrong with the settings; place GPUs of one group under one switch or socket, and see"
         " `nvidia-smi topo -p2p r` for peer access",
     )
-
-
-def _best(facts: Facts, by_design: Answer) -> dict[str, object]:
-    """What these GPUs could use at best."""
-    if by_design is Answer.YES:
-        return {"intra": "nvlink"}
-    return {"intra": ("pcie-switch", "pcie-cpu")}
 
 
 def _pcie(facts: Facts) -> str | tuple[str, ...]:

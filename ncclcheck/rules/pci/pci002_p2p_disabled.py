@@ -170,7 +170,7 @@ def _by_driver(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     ipc = facts.failures("cuda_ipc_failed")
     if ipc:
         yield _finding(
-            f"{ipc[0].fields.get('call', 'the IPC call')} failed ({ipc[0].fields.get('error', 'no text')}): GPUs"
+            f"{ipc[0].fields.get('call', 'the IPC call')} failed ({ipc[0].fields.get('error') or ipc[0].fields.get('text') or 'no text'}): GPUs"
             " cannot share memory with each other's processes",
             machines_of(ipc),
             evidence_of(ipc),
@@ -286,10 +286,7 @@ def _finding(
     fix: str,
     stops: bool = False,
 ) -> Finding:
-    by_design = gpus.nvlink_by_design(facts, estimator)
-    healthy: dict[str, object] = (
-        {"intra": "nvlink"} if by_design is Answer.YES else {"intra": ("pcie-switch", "pcie-cpu")}
-    )
+    healthy = gpus.best_paths(facts, gpus.nvlink_by_design(facts, estimator))
     numbers = stopped(estimator) if stops else compared(estimator, healthy, {"intra": "shm"})
     return Finding(
         code=RULE.code,

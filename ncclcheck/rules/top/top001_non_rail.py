@@ -95,11 +95,11 @@ def _from_rings(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
     if facts.crossing.answer is Answer.NO:
         return
     kinds = {networks.kind(group.network) for group in facts.net_edges()}
-    if kinds - {"ib"}:
-        yield NotEvaluated(
-            f"an InfiniBand or RoCE network: {', '.join(sorted(kinds - {'ib'}))} has no rails to compare"
-        )
+    if "socket" in kinds:
+        yield NotEvaluated("an InfiniBand or RoCE network: sockets leave the rails unused")
         return
+    if kinds - {"ib"}:
+        return  # EFA and other plugins route for themselves: no rails to keep
     lists = facts.nic_lists.values()
     if lists and all(len(nics) == 1 for nics in lists):
         return  # one net device per machine: there is one rail
@@ -107,7 +107,10 @@ def _from_rings(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
     if rails is None:
         yield NotEvaluated("channel lines of rings between machines, with both ends in the input")
     elif rails.nics_per_machine < 2:
-        return  # one net device on a machine: there is one rail
+        if facts.absent or not facts.communicators:
+            yield NotEvaluated(
+                "all ranks, or the list of net devices (`NET/IB : Using`): other ranks may use other NICs"
+            )
     elif not rails.basis:
         yield NotEvaluated("names of the net devices on all machines (`NET/IB : Using`), to tell rails apart")
     elif not rails.channels:
@@ -132,6 +135,9 @@ def _from_one_side(rails: RingRails, facts: Facts, estimator: Estimator) -> Iter
 
 def _crossing(rails: RingRails, facts: Facts, estimator: Estimator, confidence: Confidence) -> Finding:
     cause, lines = _cause(rails, facts)
+    keep = "NCCL_CROSS_NIC=0 keeps rings on one rail"
+    if "NCCL_CROSS_NIC" in cause:
+        keep = f"unset NCCL_CROSS_NIC; {keep}"
     share = f"{rails.crossing} of {rails.channels} ring channels"
     message = f"{share} leave a machine on one rail and enter the next on another (rails by {rails.basis})"
     message += f": {cause}" if cause else "; free on one leaf or a non-blocking fabric, spine hops on a rail-wired one"
@@ -143,10 +149,9 @@ def _crossing(rails: RingRails, facts: Facts, estimator: Estimator, confidence: 
         severity=Severity.WARNING if cause else Severity.INFO,
         confidence=confidence,
         message=message,
-        fix="NCCL_CROSS_NIC=0 keeps rings on one rail; give all hosts the same NCCL_IB_HCA list in the same order"
-        " (2.29.7 and newer sort by PCI address)",
+        fix=f"{keep}; give all hosts the same NCCL_IB_HCA list in the same order (2.29.7 and newer sort by PCI address)",
         subject={"hosts": rails.machines},
-        evidence=(*rails.evidence[:3], *lines)[:4],
+        evidence=(*rails.evidence[:2], *lines, *rails.evidence[2:])[:4],
         **numbers,
     )
 
