@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from ncclcheck.engine.registry import Registry
     from ncclcheck.engine.report import Report
     from ncclcheck.estimate.estimator import EstimateOptions
+    from ncclcheck.facts.evidence import Evidence
     from ncclcheck.inputs.source import Source
-    from ncclcheck.rules.model import Finding, Rule
+    from ncclcheck.rules.model import Rule
 
 LOOKED_FOR = (
     "nothing to judge here; looked for lines of NCCL ('NCCL INFO', 'NCCL WARN', 'NCCL version') and for the output"
@@ -92,7 +93,7 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     """Read, judge, report."""
     from ncclcheck.engine.registry import load_registry
     from ncclcheck.engine.report import InputSummary, Report
-    from ncclcheck.engine.run import evaluate
+    from ncclcheck.engine.run import evaluate, unexplained_warnings
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
     from ncclcheck.inputs.expand import expand
@@ -109,8 +110,12 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
         InputSummary(source.name, row.kinds, row.lines, row.recognised, row.unrecognised, source.error)
         for source, row in zip(expansion.sources, reading.inputs, strict=True)
     )
-    findings = quoted(evaluation.findings, expansion.sources)
-    report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, findings)
+    left = unexplained_warnings(facts, evaluation.findings)
+    lines = [one for finding in evaluation.findings for one in finding.evidence]
+    quote = quoter([*lines, left.first] if left else lines, expansion.sources)
+    findings = tuple(replace(one, evidence=tuple(map(quote, one.evidence))) for one in evaluation.findings)
+    left = replace(left, first=quote(left.first)) if left else None
+    report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, findings, left)
     telling = {row.path for row in inputs if row.kinds or row.recognised}
     trouble = judge_inputs(expansion.sources, telling)
     remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]
@@ -120,23 +125,13 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     return Checked(report, complaints, tuple(remarks), bool(trouble))
 
 
-def quoted(findings: Sequence[Finding], sources: Sequence[Source]) -> tuple[Finding, ...]:
-    """The findings with the text of their evidence: facts keep line numbers only."""
+def quoter(evidence: Iterable[Evidence], sources: Sequence[Source]) -> Callable[[Evidence], Evidence]:
+    """Fills in the text of these lines: facts keep line numbers only."""
     wanted: dict[str, set[int]] = {}
-    for finding in findings:
-        for evidence in finding.evidence:
-            wanted.setdefault(evidence.path, set()).add(evidence.line)
+    for one in evidence:
+        wanted.setdefault(one.path, set()).add(one.line)
     texts = {source.name: source.quote(wanted[source.name]) for source in sources if source.name in wanted}
-    return tuple(
-        replace(
-            finding,
-            evidence=tuple(
-                one._replace(text=texts.get(one.path, {}).get(one.line, "").rstrip()[:MAX_EVIDENCE])
-                for one in finding.evidence
-            ),
-        )
-        for finding in findings
-    )
+    return lambda one: one._replace(text=texts.get(one.path, {}).get(one.line, "").rstrip()[:MAX_EVIDENCE])
 
 
 def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:

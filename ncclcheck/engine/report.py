@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.picture import JobPicture
 from ncclcheck.rules.model import Finding
 
@@ -35,11 +36,20 @@ class RuleVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Warnings:
+    """NCCL WARN records that no finding speaks of: how many, and the first of them."""
+
+    count: int
+    first: Evidence
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """inputs, the picture of the job, a verdict per rule, findings by cost (worst first)."""
+    """inputs, the picture of the job, a verdict per rule, findings by cost (worst first), warnings left over."""
 
     version: str
     inputs: tuple[InputSummary, ...]
     job: JobPicture
     rules: tuple[RuleVerdict, ...]
     findings: tuple[Finding, ...]
+    unexplained: Warnings | None = None

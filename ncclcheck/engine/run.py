@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.engine.links import link
-from ncclcheck.engine.report import RuleVerdict
+from ncclcheck.engine.report import RuleVerdict, Warnings
 from ncclcheck.rules.model import Finding, NotEvaluated, Rule
 
 if TYPE_CHECKING:
@@ -45,6 +45,23 @@ def evaluate(facts: Facts, estimator: Estimator, rules: Iterable[Rule]) -> Evalu
         findings += found
     ordered = sorted(link(findings, rules), key=urgency)
     return Evaluation(tuple(verdicts), tuple(ordered), tuple(crashes))
+
+
+def unexplained_warnings(facts: Facts, findings: Iterable[Finding]) -> Warnings | None:
+    """What NCCL warns of in words that no finding quotes. A job that a finding declares dead warns of much more in
+    its wake: nothing is left over then."""
+    findings = tuple(findings)
+    if any(stops_the_job(finding) for finding in findings):
+        return None
+    quoted = {evidence for finding in findings for evidence in finding.evidence}
+    warned = [failure for failure in facts.failures() if failure.level == "WARN"]
+    explained = {failure.category for failure in warned if quoted.intersection(failure.evidence)} - {"warn"}
+    left = [
+        failure for failure in warned if failure.category not in explained and not quoted.intersection(failure.evidence)
+    ]
+    if not left:
+        return None
+    return Warnings(sum(failure.count for failure in left), left[0].evidence[0])
 
 
 def urgency(finding: Finding) -> tuple[int, bool, float]:

@@ -44,7 +44,9 @@ def find_rule(rules: Sequence[Rule], key: str) -> Rule:
     for rule in rules:
         if key.upper() == rule.code or key.lower() == rule.name:
             return rule
-    raise UnknownSelectorError(f"unknown rule '{key}'{nearest(key, rules)}")
+    family = [rule.code for rule in rules if rule.family == key.upper()]
+    hint = f"; {key.upper()} has {', '.join(family)}" if family else nearest(key, rules)
+    raise UnknownSelectorError(f"unknown rule '{key}'{hint}")
 
 
 def nearest(key: str, rules: Sequence[Rule]) -> str:

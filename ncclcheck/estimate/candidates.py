@@ -63,6 +63,8 @@ def candidates(
     for axis in (search.nics, search.rates, search.network, search.tcp):
         rows = [{**row, **choice} for row in rows for choice in (axis(row) if split or row["nodes"] > 1 else [{}])]
     if not rows:
+        if options.gpu is not None:
+            return Candidates(missing=f"--gpu {options.gpu} contradicts what the input shows of GPUs and their links")
         return Candidates(missing="what the input says about GPUs and their links fits no class in the hardware table")
     return Candidates(tuple(dict.fromkeys(Config(**row) for row in rows)), search.inputs)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ncclcheck.facts import networks
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
 from ncclcheck.facts.seen import Communicator
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 def picture_of(facts: Facts) -> JobPicture:
     world = facts.world
     return JobPicture(
+        library="RCCL" if facts.is_rccl else "NCCL",
         release=", ".join(_release_text(code) for code in facts.releases),
         cuda=_cuda(facts),
         gpu=", ".join(facts.gpu_names),
@@ -76,6 +78,10 @@ def _gpu_rows(facts: Facts) -> dict[str, tuple[GpuRow, ...]]:
         return {}
     gpu = pl.coalesce("own_dev", pl.format("rank {}", "own"))
     net, inside = pl.col("transport") == "NET", pl.col("transport") != "NET"
+    telling = [
+        name for name in table.get_column("network").drop_nulls().unique() if networks.kind(name) in networks.RDMA
+    ]
+    tells = net & (pl.col("gdr") | pl.col("network").is_in(telling))
     proxied = pl.col("proxy_rank").is_not_null() & (pl.col("proxy_rank") != pl.col("own"))
     way = (
         pl.when(pl.col("method").is_null() | (pl.col("transport") == "SHM"))
@@ -85,8 +91,8 @@ def _gpu_rows(facts: Facts) -> dict[str, tuple[GpuRow, ...]]:
     rows = table.group_by("machine", gpu.alias("gpu")).agg(
         pl.col("device").filter(net & ~proxied).unique().sort().alias("nics"),
         pl.col("device").filter(net & proxied).unique().sort().alias("proxied"),
-        pl.col("gdr").filter(net & (pl.col("direction") == "send")).unique().alias("send"),
-        pl.col("gdr").filter(net & (pl.col("direction") == "receive")).unique().alias("receive"),
+        pl.col("gdr").filter(tells & (pl.col("direction") == "send")).unique().alias("send"),
+        pl.col("gdr").filter(tells & (pl.col("direction") == "receive")).unique().alias("receive"),
         way.filter(inside).unique().sort().alias("ways"),
     )
     found: dict[str, list[GpuRow]] = {}

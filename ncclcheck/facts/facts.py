@@ -148,11 +148,13 @@ class Facts(Traffic):
 
     @cached_property
     def absent(self) -> tuple[Absent, ...]:
-        """Communicators of which some ranks have no record at all."""
+        """Communicators of which some ranks have no record at all; a process whose rank no line tells may be any."""
         found = []
         arrived = self._past_first_exchange
         for communicator in self.communicators:
-            if communicator.nranks and not communicator.ambiguous and len(communicator.ranks) < communicator.nranks:
+            if not communicator.nranks or communicator.ambiguous:
+                continue
+            if len(communicator.ranks) + self._processes_without_rank < communicator.nranks:
                 found.append(
                     Absent(communicator.nranks, communicator.ranks, communicator.id in arrived, communicator.evidence)
                 )
@@ -168,9 +170,15 @@ class Facts(Traffic):
             return ()
         row = rings.row(0, named=True)
         seen = sorted({*self._printed.get_column("own").drop_nulls().unique().to_list(), row["ranks"][0]})
-        if len(seen) >= len(row["ranks"]):
+        if max(len(seen), self._processes_without_rank) >= len(row["ranks"]):
             return ()
         return (Absent(len(row["ranks"]), tuple(seen), True, (self.evidence(row["source"], row["line"]),)),)
+
+    @cached_property
+    def _processes_without_rank(self) -> int:
+        """Processes that print with host and pid, but no line with their rank."""
+        named = self["processes"].filter(pl.col("host").is_not_null() & pl.col("pid").is_not_null())
+        return named.filter(~pl.col("proc").is_in(self.members.get_column("proc").implode())).height
 
     @property
     def _past_first_exchange(self) -> frozenset[int]:

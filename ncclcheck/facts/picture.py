@@ -10,8 +10,8 @@ class GpuRow:
     """One GPU of a kind of machine and the NIC that serves it.
 
     gpu: NVML index, or the CUDA device or bus id where the release prints those. nics: net-device names (or "NET/i").
-    gdr: "yes", "no", "receive only", "send only", "mixed" or "unknown". intra: path to its ring peers inside the node
-    ("P2P/CUMEM", "SHM", ...), or "" when no such edge was seen.
+    gdr: "yes", "no", "receive only", "send only", "mixed" or "unknown"; "" on networks that never print it.
+    intra: path to its ring peers inside the node ("P2P/CUMEM", "SHM", ...), or "" when no such edge was seen.
     """
 
     gpu: str
@@ -45,11 +45,13 @@ class CommunicatorKind:
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """release: NCCL release(s) as text, "" if none is printed. gpu: GPU class(es) the log proves, "" if none.
+    """library: "NCCL" or "RCCL". release: its release(s) as text, "" if none is printed. cuda: what it was built with
+    (HIP for RCCL). gpu: GPU class(es) the log proves, "" if none.
 
     ranks_seen of ranks_total (None: unknown). networks: names NCCL chose ("IB", "Socket", ...).
     """
 
+    library: str
     release: str
     cuda: str
     gpu: str

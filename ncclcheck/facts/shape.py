@@ -25,7 +25,8 @@ class JobShape:
     rdma_seen: any sign of RDMA hardware or settings in the job, even where sockets carry the traffic.
     gdr: is GPUDirect RDMA in use on edges between machines.
     nchannels: collective channels; None: unknown.
-    release: (major, minor, patch) or None. cuda: lowest (major, minor) that NCCL was built with, or None. virtual: does the job run in virtual machines.
+    release: (major, minor, patch) or None. cuda: lowest (major, minor) that NCCL was built with, or None.
+    virtual: does the job run in virtual machines.
     """
 
     nodes: int | None = None

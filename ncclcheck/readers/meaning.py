@@ -343,7 +343,13 @@ def _gdr_hca(frame: Frame) -> Frame:
 def _version(frame: Frame) -> Frame:
     text = pl.col("version_text")
     return frame.with_columns(
-        text=pl.lit("NCCL version ") + text,
+        text=pl.concat_str(
+            pl.when(pl.col("version_text").str.contains("+hip", literal=True))
+            .then(pl.lit("RCCL"))
+            .otherwise(pl.lit("NCCL")),
+            pl.lit(" version "),
+            text,
+        ),
         version=text.str.extract(r"^([0-9]+(?:\.[0-9]+)*)"),
         cuda=text.str.extract(r"\+(?:cuda|hip)([0-9.]+)"),
         hip=text.str.contains("+hip", literal=True),

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ncclcheck.engine.report import Report
+from ncclcheck.rules.model import Severity
 
 
 def summary(report: Report) -> str:
-    """`14 rules: 3 fail, 8 pass, 3 not evaluated`."""
+    """`16 rules: 3 fail (1 error, 2 info), 10 pass, 3 not evaluated`."""
     verdicts = [rule.verdict for rule in report.rules]
-    counts = [f"{verdicts.count('fail')} fail", f"{verdicts.count('pass')} pass"]
+    counts = [f"{verdicts.count('fail')} fail{_severities(report)}", f"{verdicts.count('pass')} pass"]
     if unknown := verdicts.count("not_evaluated"):
         counts.append(f"{unknown} not evaluated")
     return f"{len(verdicts)} {'rule' if len(verdicts) == 1 else 'rules'}: {', '.join(counts)}"
+
+
+def _severities(report: Report) -> str:
+    """How bad the failing rules are, each by its worst finding."""
+    worst: dict[str, Severity] = {}
+    for finding in report.findings:
+        worst[finding.code] = max(worst.get(finding.code, Severity.INFO), finding.severity, key=lambda one: one.rank)
+    counts = Counter(worst.values())
+    words = [f"{counts[one]} {one.value}" for one in sorted(counts, key=lambda one: -one.rank)]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def open_questions(report: Report) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ncclcheck.engine.links import share_a_host
 from ncclcheck.estimate.types import Estimate
+from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.hosts import fold
 from ncclcheck.report.numbers import byte_size, two_digits, with_range
 from ncclcheck.report.page import Page
@@ -13,7 +14,7 @@ from ncclcheck.rules.model import Confidence, Finding, Severity
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 _EVIDENCE_SHOWN = 3
-_EVIDENCE_LINES = 2
+_EVIDENCE_LINES = 4
 
 
 def write_findings(page: Page, findings: Sequence[Finding], verbose: bool) -> None:
@@ -25,6 +26,12 @@ def write_findings(page: Page, findings: Sequence[Finding], verbose: bool) -> No
         _write_finding(page, finding, verbose)
         _write_consequences(page, findings, parents, number, depth=0)
         page.gap()
+
+
+def write_evidence(page: Page, item: Evidence, verbose: bool) -> None:
+    """Where a line is, and what it says."""
+    at_most = None if verbose else _EVIDENCE_LINES
+    page.line((f"{item.path}:{item.line}: ", "cyan"), item.text.strip(), indent=4, hang=2, at_most=at_most)
 
 
 def parents_of(findings: Sequence[Finding]) -> dict[int, int]:
@@ -58,8 +65,7 @@ def _write_finding(page: Page, finding: Finding, verbose: bool) -> None:
     )
     page.line(finding.message, indent=2)
     for item in finding.evidence[:_EVIDENCE_SHOWN]:
-        at_most = None if verbose else _EVIDENCE_LINES
-        page.line((f"{item.path}:{item.line}: ", "cyan"), item.text.strip(), indent=4, hang=2, at_most=at_most)
+        write_evidence(page, item, verbose)
     _write_numbers(page, finding, verbose)
     if finding.causes and verbose:
         page.labelled("cause", ", ".join(finding.causes))

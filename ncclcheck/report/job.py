@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ncclcheck.engine.report import InputSummary, Report
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
 from ncclcheck.report.hosts import fold
+from ncclcheck.report.numbers import counted
 from ncclcheck.report.page import Page
 
 _INPUTS_SHOWN = 4
@@ -45,7 +46,7 @@ def _write_inputs(page: Page, inputs: Sequence[InputSummary], verbose: bool) -> 
         return
     lines, records = (sum(row.lines for row in inputs), sum(row.recognised + row.unrecognised for row in inputs))
     unrecognised = sum(row.unrecognised for row in inputs)
-    words = f"{len(inputs)} files: {_count(lines, 'line')}, {_count(records, 'NCCL record')}"
+    words = f"{len(inputs)} files: {counted(lines, 'line')}, {counted(records, 'NCCL record')}"
     page.labelled("input", words, f", {unrecognised} not recognised" if unrecognised else "", indent=0)
     for row in [row for row in inputs if row.error][:_INPUTS_SHOWN]:
         page.line(f"{row.path}: ", (row.error or "", "red"), indent=7, hang=2)
@@ -53,7 +54,7 @@ def _write_inputs(page: Page, inputs: Sequence[InputSummary], verbose: bool) -> 
 
 def _input(row: InputSummary) -> list[str | tuple[str, str]]:
     records = row.recognised + row.unrecognised
-    words: list[str | tuple[str, str]] = [f"{_count(row.lines, 'line')}, {_count(records, 'NCCL record')}"]
+    words: list[str | tuple[str, str]] = [f"{counted(row.lines, 'line')}, {counted(records, 'NCCL record')}"]
     if row.unrecognised:
         words.append(f", {row.unrecognised} not recognised")
     if others := [kind for kind in row.kinds if kind != "nccl-log"]:
@@ -68,27 +69,27 @@ def _facts(job: JobPicture) -> list[str]:
     if job.ranks_seen or job.ranks_total:
         ranks = f"{job.ranks_seen} of {job.ranks_total or 'unknown'} ranks seen"
         if job.ranks_seen == job.ranks_total:
-            ranks = _count(job.ranks_seen, "rank")
+            ranks = counted(job.ranks_seen, "rank")
     return [
-        _count(job.machines, "machine") if job.machines else "",
+        counted(job.machines, "machine") if job.machines else "",
         ranks,
-        _prefixed("NCCL", job.release),
-        _prefixed("CUDA", job.cuda),
+        _prefixed(job.library, job.release),
+        _prefixed("HIP" if job.library == "RCCL" else "CUDA", job.cuda),
         job.gpu,
         _prefixed("network", ", ".join(job.networks)),
     ]
 
 
 def _communicators(kind: CommunicatorKind) -> str:
-    nodes = "" if kind.nnodes is None else f" on {_count(kind.nnodes, 'node')}"
+    nodes = "" if kind.nnodes is None else f" on {counted(kind.nnodes, 'node')}"
     spread = "" if kind.spread == "unknown" else f" ({kind.spread})"
-    return f"{kind.count} x {_count(kind.nranks, 'rank')}{nodes}{spread}"
+    return f"{kind.count} x {counted(kind.nranks, 'rank')}{nodes}{spread}"
 
 
 def _write_kind(page: Page, kind: MachineKind, verbose: bool) -> None:
     several = len(kind.hosts) > 1
-    machines = _count(len(kind.hosts), "machine") if several else ""
-    ranks = f"{_count(kind.ranks_per_machine, 'rank')}{' each' if several else ''}" if kind.ranks_per_machine else ""
+    machines = counted(len(kind.hosts), "machine") if several else ""
+    ranks = f"{counted(kind.ranks_per_machine, 'rank')}{' each' if several else ''}" if kind.ranks_per_machine else ""
     devices = f"net devices {fold(kind.devices)}" if kind.devices else ""
     told = "; ".join(filter(None, (", ".join(filter(None, (machines, ranks))), devices)))
     page.labelled("on", (fold(kind.hosts), "bold"), f": {told}" if told else "", indent=0)
@@ -133,10 +134,6 @@ def fold_numbers(items: Sequence[str]) -> str:
         else:
             spans.append([number, number])
     return ",".join([*(f"{low}" if low == high else f"{low}-{high}" for low, high in spans), *others])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _prefixed(word: str, text: str) -> str:

@@ -7,8 +7,9 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from ncclcheck.engine.report import InputSummary, Report
+from ncclcheck.engine.report import InputSummary, Report, Warnings
 from ncclcheck.estimate.types import Cost, Estimate, Range
+from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.coverage import statistics
 from ncclcheck.report.escape import json_without_commands
 from ncclcheck.report.style import Style
@@ -36,7 +37,12 @@ def as_document(report: Report) -> dict[str, Any]:
             for rule in report.rules
         ],
         "findings": [_finding(finding) for finding in report.findings],
+        "unexplained_warnings": None if report.unexplained is None else _warnings(report.unexplained),
     }
+
+
+def _warnings(left: Warnings) -> dict[str, Any]:
+    return {"count": left.count, "first": _evidence(left.first)}
 
 
 def _input(row: InputSummary) -> dict[str, Any]:
@@ -58,7 +64,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "confidence": finding.confidence.value,
         "message": finding.message,
         "subject": {key: list(values) for key, values in finding.subject.items()},
-        "evidence": [{"path": item.path, "line": item.line, "text": item.text} for item in finding.evidence],
+        "evidence": [_evidence(item) for item in finding.evidence],
         "causes": list(finding.causes),
         "consequences": list(finding.consequences),
         "estimate": None if finding.estimate is None else _estimate(finding.estimate),
@@ -66,6 +72,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "no_estimate_because": finding.no_estimate_because,
         "fix": finding.fix,
     }
+
+
+def _evidence(item: Evidence) -> dict[str, Any]:
+    return {"path": item.path, "line": item.line, "text": item.text}
 
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:

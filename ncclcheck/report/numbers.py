@@ -7,6 +7,11 @@ import math
 from ncclcheck.estimate.types import Range
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 rank`, `2 ranks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def two_digits(value: float) -> str:
     """48.31 -> 48, 2.46 -> 2.5, 487 -> 490, 0.0423 -> 0.042."""
     if not math.isfinite(value):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ncclcheck.engine.report import Report
 from ncclcheck.report.coverage import open_questions, statistics, summary
-from ncclcheck.report.findings import write_findings
+from ncclcheck.report.findings import write_evidence, write_findings
 from ncclcheck.report.job import write_job
+from ncclcheck.report.numbers import counted
 from ncclcheck.report.page import Page
 from ncclcheck.report.style import Style
 
@@ -23,22 +24,36 @@ def render(report: Report, style: Style) -> str:
         page.gap()
     else:
         write_findings(page, report.findings, style.verbose)
+        if left := report.unexplained:
+            page.labelled("also", f"{counted(left.count, 'WARN line')} of NCCL that no rule explains, first", indent=0)
+            write_evidence(page, left.first, style.verbose)
+            page.gap()
     _write_coverage(page, report, style.verbose)
     return page.text()
 
 
 def _write_coverage(page: Page, report: Report, verbose: bool) -> None:
-    """verbose: what each open rule needs; else which are open, and what to rerun with."""
+    """verbose: what each open rule needs; else which are open, and which of them a rerun would settle."""
     questions = open_questions(report)
     line = summary(report)
-    if len(questions) < 2:
-        page.line((line, "bold"), *(f": {need}" for need in questions if need), hang=2)
+    if not questions:
+        page.line((line, "bold"))
         return
     if not verbose:
         still_open = " ".join(sorted(code for codes in questions.values() for code in codes))
-        again = f"rerun with {RERUN}; " if any("NCCL_DEBUG" in need or "INFO" in need for need in questions) else ""
-        page.line((line, "bold"), f" ({still_open}): {again}-v tells what each needs", hang=2)
+        page.line((line, "bold"), f" ({still_open}): {_advice(questions)}", hang=2)
         return
     page.line((line, "bold"), ":")
     for need, codes in questions.items():
         page.line(f"{' '.join(codes)}: {need or 'no reason given'}", indent=2, hang=2)
+
+
+def _advice(questions: dict[str, list[str]]) -> str:
+    """One question in full; of several, those that a rerun with more lines would settle."""
+    if len(questions) == 1:
+        return next(iter(questions)) or "no reason given"
+    settled = {code for need, codes in questions.items() if "NCCL_DEBUG" in need or "INFO" in need for code in codes}
+    every = settled == {code for codes in questions.values() for code in codes}
+    those = "" if every else f" for {' '.join(sorted(settled))}"
+    rerun = f"rerun with {RERUN}{those}; " if settled else ""
+    return f"{rerun}-v tells what each needs"

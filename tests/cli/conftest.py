@@ -23,7 +23,10 @@ class FakeFacts:
         self.lines = tables
 
     def picture(self) -> JobPicture:
-        return JobPicture("2.21.5", "", "", 0, 0, None, (), (), ())
+        return JobPicture("NCCL", "2.21.5", "", "", 0, 0, None, (), (), ())
+
+    def failures(self) -> tuple[()]:
+        return ()
 
     def shape(self) -> JobShape:
         return JobShape()

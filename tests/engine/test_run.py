@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
-from ncclcheck.engine.run import Evaluation, evaluate
+from ncclcheck.engine.report import Warnings
+from ncclcheck.engine.run import Evaluation, evaluate, unexplained_warnings
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.seen import Failure
 from ncclcheck.rules.model import NotEvaluated, Rule, Severity
 
 
@@ -71,3 +76,16 @@ def test_causes_need_a_common_host(make_rule, make_finding) -> None:  # type: ig
         ("IB001", ("b",)): (("IB001",), ("NET001", "IB001")),
         ("GDR001", ()): (("NET001",), ()),
     }
+
+
+def test_warnings_left_over(make_finding) -> None:  # type: ignore[no-untyped-def]
+    def warned(category: str, line: int, count: int = 1) -> Failure:
+        return Failure(category, "WARN", {}, (), count, (Evidence("run.log", line, ""),))
+
+    facts: Any = SimpleNamespace(
+        failures=lambda: (warned("ibv_failed", 1), warned("warn", 2, 3), warned("ibv_failed", 4), warned("warn", 5))
+    )
+    quoting = replace(make_finding("A1"), evidence=(Evidence("run.log", 1, ""), Evidence("run.log", 5, "")))
+    assert unexplained_warnings(facts, [quoting]) == Warnings(3, Evidence("run.log", 2, ""))
+    assert unexplained_warnings(facts, [quoting, make_finding("B1", cost="GPU-hours until noticed")]) is None
+    assert unexplained_warnings(facts, []) == Warnings(6, Evidence("run.log", 1, ""))

@@ -9,11 +9,22 @@ from ncclcheck.facts.picture import CommunicatorKind
 
 
 def test_ranks_without_a_record_are_absent() -> None:
+    log = [line for rank in (0, 2) for line in Process(f"n{rank}", 1).init("START", "a", rank, 4, "commId 0xaa")]
+    (absent,) = facts_of(log).absent
+    assert (absent.nranks, absent.seen, absent.missing, absent.arrived) == (4, (0, 2), (1, 3), False)
+
+
+def test_a_process_whose_rank_no_line_tells_is_not_absent() -> None:
     processes, log = hosts(4)
     for rank in (0, 2):
         log += processes[rank].init("START", "a", rank, 4, "commId 0xaa")
-    (absent,) = facts_of(log).absent
-    assert (absent.nranks, absent.seen, absent.missing, absent.arrived) == (4, (0, 2), (1, 3), False)
+    assert facts_of(log).absent == ()
+    trees = [
+        line
+        for rank in range(2)
+        for line in Process("n1", rank).say(ring(0, 1), f"Trees [0] 1/-1/-1->{rank}->-1 [1] -1/-1/-1->{rank}->0")
+    ]
+    assert facts_of(trees).absent == ()
 
 
 def test_a_line_after_the_first_exchange_proves_that_all_have_arrived() -> None:

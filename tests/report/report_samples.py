@@ -67,6 +67,7 @@ REPORT = Report(
     version="0.1.0",
     inputs=(InputSummary("run.log", ("nccl-log", "topo-matrix"), 5210, 4800, 3),),
     job=JobPicture(
+        library="NCCL",
         release="2.21.5",
         cuda="12.4",
         gpu="NVIDIA H100 80GB HBM3",
@@ -105,7 +106,7 @@ REPORT = Report(
 EMPTY = Report(
     version="0.1.0",
     inputs=(InputSummary("notes.txt", (), 12, 0, 0, None), InputSummary("gone.log", (), 0, 0, 0, "no such file")),
-    job=JobPicture("", "", "", 0, 0, None, (), (), ()),
+    job=JobPicture("NCCL", "", "", "", 0, 0, None, (), (), ()),
     rules=(RuleVerdict("NET001", "socket-fallback", "not_evaluated", ("an NCCL log",)),),
     findings=(),
 )

@@ -38,6 +38,7 @@ def everywhere(text: str) -> Report:
         REPORT,
         inputs=(InputSummary(text, (text,), 1, 1, 0, text),),
         job=JobPicture(
+            "NCCL",
             text,
             text,
             text,

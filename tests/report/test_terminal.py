@@ -9,7 +9,8 @@ import pytest
 from report_samples import DEAD, EMPTY, NO_HCA, REPORT, SOCKETS
 from rich.cells import cell_len
 
-from ncclcheck.engine.report import Report
+from ncclcheck.engine.report import Report, Warnings
+from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.findings import parents_of
 from ncclcheck.report.formats import render
 from ncclcheck.report.style import Style
@@ -40,13 +41,13 @@ WARNING RUN007 rank-missing  (low confidence)
   cost   510 (40-4000) GPU-hours until noticed
   fix    look at gpu-001
 
-6 rules: 3 fail, 1 pass, 2 not evaluated (TOP001 VRT001): rerun with
-  NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH; -v tells what
-  each needs
+6 rules: 3 fail (2 error, 1 warning), 1 pass, 2 not evaluated (TOP001 VRT001):
+  rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH for
+  TOP001; -v tells what each needs
 """
 
 NEEDS = """\
-6 rules: 3 fail, 1 pass, 2 not evaluated:
+6 rules: 3 fail (2 error, 1 warning), 1 pass, 2 not evaluated:
   TOP001: rerun with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH
   VRT001: lspci -vvv of one machine
 """
@@ -117,7 +118,7 @@ def test_nothing_to_tell() -> None:
         "input  gone.log: 0 lines, 0 NCCL records; no such file\n"
         "job    nothing in the input tells of one\n"
         "\n"
-        "1 rule: 0 fail, 0 pass, 1 not evaluated: an NCCL log\n"
+        "1 rule: 0 fail, 0 pass, 1 not evaluated (NET001): an NCCL log\n"
     )
 
 
@@ -155,3 +156,9 @@ def test_a_circle_of_causes_still_shows_every_finding() -> None:
     assert len(parents_of(circle)) == 1
     text = show(replace(REPORT, findings=circle))
     assert all(code in text for code in ("IB001", "NET001", "RUN007"))
+
+
+def test_warnings_that_no_rule_explains() -> None:
+    left = Warnings(3, Evidence("run.log", 9, "n1:7:8 [0] transport/net.cc:12 NCCL WARN Something new"))
+    text = show(replace(REPORT, unexplained=left))
+    assert "also   3 WARN lines of NCCL that no rule explains, first\n    run.log:9: n1:7:8 [0] transport" in text

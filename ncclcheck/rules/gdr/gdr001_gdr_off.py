@@ -43,7 +43,7 @@ peer memory module. Load it at boot (`/etc/modules-load.d/`), not from the conta
 GPU (`NCCL_IB_HCA`), or give a virtual machine its topology file. `NCCL_NET_GDR_LEVEL=PHB` allows paths through the
 host bridge; measure it, for some root ports are slower than staging. Level names are upper case and **a typo is
 ignored in silence**: only the echoed line `NCCL_NET_GDR_LEVEL set by environment to PHB` is in force.
-Then rerun with `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH`.
+Then rerun with `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH`.
 
 ## When it is not a problem
 
@@ -94,7 +94,7 @@ _NEEDS_EDGES = (
 _NEEDS_PLUGIN = "edges of {} never carry /GDRDMA: the plugin's own log tells whether it reads GPU memory directly"
 
 _MODULE = "modprobe nvidia-peermem on the host (lsmod | grep peermem), or open kernel modules for dma-buf"
-_RERUN = "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH to see the reason per GPU and NIC"
+_RERUN = "rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH to see the reason per GPU and NIC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ Failures of NCCL's segments in `/dev/shm`:
 - `Call to posix_fallocate failed : No space left on device` (2.4 to 2.11.4)
 - `Error: failed to extend /dev/shm/nccl-XXXXXX to N bytes`, from 2.22.3 on with `error: No space left on device (28)`
 - `Error while creating|attaching to shared memory segment /dev/shm/nccl-XXXXXX (size N)`
-- the traces behind them (`transport/shm.cc:114 -> 2`), and a SIGBUS of a process that touched a page which the file
-  system could not supply.
+- the traces behind them (`transport/shm.cc:114 -> 2`)
 
 ## Why it costs
 

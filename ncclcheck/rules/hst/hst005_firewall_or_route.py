@@ -44,7 +44,7 @@ The address in the message is the one that the peer announced, from the interfac
 4. Kubernetes: NetworkPolicy between the pods of the job, headless service for names, host network where RDMA needs it.
 5. AWS: the security group must allow all traffic from **and to itself**, by its id, inbound and outbound; a rule for
    0.0.0.0/0 does not cover EFA.
-6. Refused: the peer died or has not started; look at its log first (RUN010, RUN003).
+6. Refused: the peer died or has not started; look at its log first.
 
 ## When it is not a problem
 

@@ -4,9 +4,10 @@
 
 - NCCL_DEBUG=VERSION or WARN: the only NCCL lines are the version line and warnings. No rule about networks,
   transports or topology can speak, and NCCL prints **no** WARN when it falls back to sockets or turns GPUDirect off.
-- A subsystem list that replaces the default: `NCCL_DEBUG_SUBSYS=COLL` shows collectives and neither INIT nor NET;
-  `=INIT` hides the settings (ENV, its own subsystem from 2.16.5) and the bootstrap lines (from 2.23.4).
-- Plain INFO where rules ended as not evaluated for want of NET or GRAPH lines: which, and what to set.
+- A subsystem list without INIT (`NCCL_DEBUG_SUBSYS=COLL` shows collectives and neither INIT nor NET), or an excerpt
+  without such lines.
+
+What single rules lack beyond that (NET, GRAPH, ENV) stands in the last lines of the report.
 
 Default masks: INIT until 2.16.2, INIT and ENV from 2.16.5, INIT, BOOTSTRAP and ENV from 2.23.4. A list in
 NCCL_DEBUG_SUBSYS replaces them; a leading `^` takes names away from ALL. Unknown names are ignored.

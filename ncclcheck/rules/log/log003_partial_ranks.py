@@ -8,7 +8,7 @@ rank 0) and of which fewer ranks have lines in the input. The absent ranks and, 
 Absent is not missing. As soon as one rank has passed the first exchange (nodes line, Trees, `coll channels`, channel
 lines, Init COMPLETE) **all** ranks have arrived, because that exchange is collective; then only their logs are
 elsewhere, and this rule speaks. If nobody is past Init START and no end is on record, ranks may have died or their
-logs may be lacking: information here, and whether init is incomplete is not evaluated.
+logs may be lacking: the rule says so.
 
 ## Why it costs
 
@@ -52,6 +52,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.presence import Absent
+from ncclcheck.rules.common import counted
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -71,8 +72,12 @@ def _finding(absent: tuple[Absent, ...]) -> Finding:
     largest = max(absent, key=lambda one: one.nranks)
     others = len(absent) - 1
     message = f"{len(largest.seen)} of {largest.nranks} ranks of a communicator are in the input"
-    message += f" ({others} more communicators are partial)" if others else ""
-    message += ": the others arrived, only their logs are not here" if largest.arrived else ""
+    message += f" ({counted(others, 'more communicator')} in part)" if others else ""
+    message += (
+        ": the others arrived, only their logs are not here"
+        if largest.arrived
+        else "; whether the others never arrived or only log elsewhere is not in it"
+    )
     return Finding(
         code=RULE.code,
         name=RULE.name,

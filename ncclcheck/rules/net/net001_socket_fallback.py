@@ -53,7 +53,7 @@ If Ethernet is the design: `NCCL_SOCKET_NTHREADS` and `NCCL_NSOCKS_PERTHREAD` (p
 A communicator with `nNodes 1` prints `Using network Socket` and never uses it: one machine, or one NVL72 rack, where
 edges between machines read `P2P/MNNVL`. GPUDirect-TCPX, TCPXO (FasTrak) move GPU memory without the socket path of
 NCCL. `NET/Socket : Using ...` beside `Using network IB` is a listing of old releases. IPoIB or Ethernet as bootstrap
-interface is right. Sites that have Ethernet only can declare it; the finding is then information.
+interface is right. On sites that have Ethernet only, leave the rule out (`--ignore NET001`).
 
 ## References
 

@@ -49,7 +49,7 @@ on A100-SXM4: 5 GB/s where 235 are there; PCI002 is the cause.
 ## When it is not a problem
 
 L40S, L4, A10, T4, RTX cards and PCIe boards without bridges have nothing better: the number is information. One GPU
-per node has no such pair. SHM between the pairs of a NVLink-pair machine is normal, and sets the ring's pace.
+per node has no such pair. SHM between the pairs of an NVLink-pair machine is normal, and sets the ring's pace.
 
 ## References
 
@@ -119,7 +119,10 @@ def _from_edges(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
             healthy=gpus.best_paths(facts, by_design),
             actual={"intra": "shm"},
             fix="find out why P2P is not used: NCCL_P2P_DISABLE and NCCL_P2P_LEVEL must be unset, `nvidia-smi topo"
-            " -p2p r` must say OK; beyond NCCL's default distance try NCCL_P2P_LEVEL=SYS and measure",
+            " -p2p r` must say OK"
+            if unused
+            else "`nvidia-smi topo -p2p r` tells whether peer access is there; beyond NCCL's default distance try"
+            " NCCL_P2P_LEVEL=SYS and measure",
         )
         return
     if facts.nvlink is Answer.YES or by_design is Answer.YES:

@@ -64,7 +64,7 @@ from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import ORDER, Matrix
 from ncclcheck.facts.seen import Seen
 from ncclcheck.rules import gpus
-from ncclcheck.rules.common import compared, stopped
+from ncclcheck.rules.common import compared, listed, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ def _by_driver(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     ):
         seen = facts.p2p_refused(kind)
         if seen:
-            pairs = sum(one.count for one in seen)
+            pairs = sorted({one.value for one in seen})
             yield _finding(
-                f"{wording} between GPUs of one node ({pairs} lines)" + (f": {_GEFORCE}" if geforce else ""),
+                f"{wording} between GPUs of one node ({listed(pairs)})" + (f": {_GEFORCE}" if geforce else ""),
                 machines_of(seen),
                 evidence_of(seen),
                 facts,
@@ -169,9 +169,10 @@ def _by_driver(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
         )
     ipc = facts.failures("cuda_ipc_failed")
     if ipc:
+        told = ipc[0].fields
+        why = told.get("error") or told.get("text") or "no text"
         yield _finding(
-            f"{ipc[0].fields.get('call', 'the IPC call')} failed ({ipc[0].fields.get('error') or ipc[0].fields.get('text') or 'no text'}): GPUs"
-            " cannot share memory with each other's processes",
+            f"{told.get('call', 'the IPC call')} failed ({why}): GPUs cannot share memory with each other's processes",
             machines_of(ipc),
             evidence_of(ipc),
             facts,
@@ -199,7 +200,8 @@ def _by_matrix(facts: Facts, estimator: Estimator, limit: str | None) -> Iterato
             continue
         words = ", ".join(sorted({why for _, _, why in refused}))
         yield _finding(
-            f"the driver refuses peer access for {len(refused)} of {len(matrix.gpu_pairs())} GPU pairs ({words})"
+            f"the driver refuses peer access for {len(refused)} of {len(matrix.gpu_pairs())} GPU pairs ({words}):"
+            f" {listed([f'{a} and {b}' for a, b, _ in refused])}"
             + (": the GPU does not support it (GeForce driver)" if geforce else ""),
             (),
             tuple(matrix.lines[a] for a, _, _ in refused[:3] if a in matrix.lines),

@@ -60,7 +60,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import counted, is_on, place, stopped
+from ncclcheck.rules.common import counted, is_on, listed, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -120,8 +120,8 @@ def _finding(
     machines: tuple[str, ...],
     evidence: tuple[Evidence, ...],
 ) -> Finding:
-    who = f"{counted(len(ranks), 'rank')} of one communicator share" if ranks else "Several ranks share"
     ordered = tuple(sorted(ranks, key=int))
+    who = f"Ranks {listed(ordered, 8)} of one communicator share" if ranks else "Several ranks share"
     return Finding(
         RULE.code,
         RULE.name,

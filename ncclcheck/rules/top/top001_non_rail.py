@@ -5,16 +5,15 @@
 From a log: ring edges between nodes (connection 0) whose send-side and receive-side **NIC** lie on different rails,
 as a share x of the ring channels. GPU numbers prove nothing: with PXN a ring enters at the GPU beside the NIC and
 leaves from another GPU through the same NIC (`1[1] -> 8[0] [send] via NET/IB/0(0)`; the number in parentheses is a
-rank). Tree edges are counted apart. Indexes are compared between hosts by rail: rail number of the log or the
-plugin, fabric files, equal device names, order by PCI address, then the GPU beside the device, whichever all hosts can
+rank). Tree edges do not count. Indexes are compared between hosts by rail: rail number of the log or the
+plugin, equal device names, order by PCI address, then the GPU beside the device, whichever all hosts can
 answer first. Until 2.29.3 the index order is what libibverbs returned on that host.
 
-From `nvidia-smi topo -m` or a topology XML, without a log: some GPUs have a NIC at PXB or nearer and others only PHB
-or worse, or such NICs serve unequal numbers of GPUs. NICs near no GPU are front-end or storage and are dropped first.
+From `nvidia-smi topo -m`: some GPUs have a NIC at PXB or nearer and others only PHB or worse, or such NICs serve
+unequal numbers of GPUs. NICs near no GPU are front-end or storage and are dropped first.
 
 It is a warning when a cause is on record (NCCL_CROSS_NIC=1, HCAs missing or listed in another order on a host, nodes
-with different crossNic, GPUs of the communicator on different local devices per node, an uneven matrix), and
-information otherwise, because NCCL and this tool do not see the fabric.
+with different crossNic, an uneven matrix), and information otherwise, because NCCL and this tool do not see the fabric.
 
 ## Why it costs
 
@@ -41,7 +40,7 @@ with `NCCL_CROSS_NIC set by environment to 1.`: x = 1.
 - The same local devices on every node for a communicator; whole nodes, or equal `CUDA_VISIBLE_DEVICES`.
 - PXN on (`NCCL_PXN_DISABLE` unset) so that any GPU can use the NIC of its rail.
 - Mixed crossNic within a job misjoins rings before 2.28.3: update.
-- Uneven matrix: a HCA is missing, down, or in the wrong slot; compare `lspci -tv` of two nodes. In a virtual machine
+- Uneven matrix: an HCA is missing, down, or in the wrong slot; compare `lspci -tv` of two nodes. In a virtual machine
   give the instance type's topology file.
 
 ## When it is not a problem
@@ -128,7 +127,7 @@ def _from_one_side(rails: RingRails, facts: Facts, estimator: Estimator) -> Iter
         yield _crossing(rails, facts, estimator, Confidence.MEDIUM)
     elif patterns != {2}:
         yield NotEvaluated(
-            "`Pattern 4` lines (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH) or the neighbours' channel lines: rings"
+            "`Pattern 4` lines (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH) or the neighbours' channel lines: rings"
             " that enter and leave by different NICs may alternate"
         )
 
@@ -149,7 +148,8 @@ def _crossing(rails: RingRails, facts: Facts, estimator: Estimator, confidence: 
         severity=Severity.WARNING if cause else Severity.INFO,
         confidence=confidence,
         message=message,
-        fix=f"{keep}; give all hosts the same NCCL_IB_HCA list in the same order (2.29.7 and newer sort by PCI address)",
+        fix=f"{keep}; give all hosts the same NCCL_IB_HCA list in the same order (2.29.7 and newer sort by PCI"
+        " address)",
         subject={"hosts": rails.machines},
         evidence=(*rails.evidence[:2], *lines, *rails.evidence[2:])[:4],
         **numbers,

@@ -5,12 +5,11 @@
 Signs of a hypervisor: emulated PCI bridges in the GRAPH dump (`PCI/0-65000 (104c823200000000)`, TI 104c:8232 at
 2.5 GT/s x1), sysfs paths through VMBUS or ACPI buses, a topology file that a cloud image ships
 (`/opt/microsoft/ndv4-topo.xml`, `/var/run/nvidia-topologyd/virtualTopology.xml`, the one of the EFA plugin), a matrix
-whose GPU-NIC cells are all PHB on one NUMA node, a printed `Hypervisor vendor` or `Virtualization Mode:
-Pass-Through`.
+whose GPU-NIC cells are all PHB on one NUMA node.
 
 A hypervisor alone is information. It becomes a warning when a symptom stands beside it: no GPUDirect RDMA on edges,
-a flat topology without a topology file, emulated bridges in the path, ACS or ATS trouble (completion status 4 with
-vendor error 81), no vNUMA. Default INFO output shows none of this, so a plain log is not evaluated.
+or a flat topology or emulated bridges without a topology file. Default INFO output shows none of this, so a plain log
+is not evaluated.
 
 ## Why it costs
 
@@ -49,8 +48,7 @@ GDR beyond the limit. An emulated bridge at x1 is worth 0.2 GB/s to NCCL's searc
 ## When it is not a problem
 
 A guest with a loaded topology file (also `/proc/self/fd/N`, which the OFI plugin passes) and `/GDRDMA` on its edges
-is healthy. One GPU or one NIC needs no file. Small cpuset masks of a job are not vNUMA. MIG and vGPU divide the device;
-that is another rule.
+is healthy. One GPU or one NIC needs no file. Small cpuset masks of a job are not vNUMA.
 
 ## References
 
@@ -106,8 +104,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     judged = any(matrix.kind == "topo" and len(matrix.gpus) > 1 and matrix.nics for matrix in facts.matrices)
     if not flat and not judged and not facts.visibility.graph:
         yield NotEvaluated(
-            "the PCI tree (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH) or `nvidia-smi topo -m`: plain INFO looks alike in a"
-            " guest"
+            "the PCI tree (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH) or `nvidia-smi topo -m`: plain INFO"
+            " looks the same on bare metal and in a guest"
         )
 
 
