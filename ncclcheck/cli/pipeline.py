@@ -22,6 +22,8 @@ LOOKED_FOR = (
 )
 
 
+JUDGED_TOGETHER = "the inputs hold {} jobs and are judged as one: check them one by one if they differ"
+
 # Characters of a line that are quoted as evidence.
 MAX_EVIDENCE = 400
 
@@ -121,7 +123,8 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]
     if expansion.skipped:
         remarks.append(f"skipped in directories: {expansion.skipped} (hidden, binary, or no regular file)")
-    complaints = (*registry.problems, *notes(expansion.sources), *trouble)
+    together = [JUDGED_TOGETHER.format(facts.jobs)] if facts.jobs > 1 else []
+    complaints = (*registry.problems, *notes(expansion.sources), *together, *trouble)
     return Checked(report, complaints, tuple(remarks), bool(trouble))
 
 

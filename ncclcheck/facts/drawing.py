@@ -51,7 +51,7 @@ def _spread(communicator: Communicator) -> str:
         return "inside one node"
     if communicator.local_ranks == 1:
         return "one rank per node"
-    return "mixed" if communicator.nnodes else "unknown"
+    return "several per node" if communicator.nnodes else "unknown"
 
 
 def _kinds(facts: Facts) -> tuple[MachineKind, ...]:

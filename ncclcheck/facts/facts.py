@@ -147,6 +147,27 @@ class Facts(Traffic):
         return picture_of(self)
 
     @cached_property
+    def jobs(self) -> int:
+        """How many jobs the input certainly holds: complete communicators that share neither machines nor inputs, even
+        through others. 1 where nothing proves more."""
+        whole = {c.id for c in self.communicators if c.nranks and len(c.ranks) == c.nranks and not c.ambiguous}
+        members = self.members.filter(pl.col("machine").is_not_null())
+        if not whole or members.height < self.members.height:
+            return 1
+        ties = members.group_by("cid").agg(pl.col("machine").unique(), pl.col("source").unique())
+        groups: list[tuple[set[str | int], bool]] = []
+        for cid, machines, sources in ties.iter_rows():
+            things, complete = {*machines, *sources}, cid in whole
+            apart = []
+            for group, has_whole in groups:
+                if group & things:
+                    things, complete = things | group, complete or has_whole
+                else:
+                    apart.append((group, has_whole))
+            groups = [*apart, (things, complete)]
+        return len(groups) if all(complete for _, complete in groups) else 1
+
+    @cached_property
     def absent(self) -> tuple[Absent, ...]:
         """Communicators of which some ranks have no record at all; a process whose rank no line tells may be any."""
         found = []

@@ -34,7 +34,7 @@ class MachineKind:
 class CommunicatorKind:
     """Communicators of one shape: how many of them, nranks, nnodes (None where the log does not say) and spread.
 
-    spread: "inside one node", "one rank per node", "mixed" or "unknown".
+    spread: "inside one node", "one rank per node", "several per node" or "unknown".
     """
 
     count: int

@@ -25,8 +25,12 @@ def classes(facts: Facts, estimator: Estimator) -> tuple[Gpu, ...]:
 
 
 def nvlink_by_design(facts: Facts, estimator: Estimator) -> Answer:
-    """Do the job's GPUs reach all others of their node over NVLink when all is well? By what is seen, then by name."""
-    return Answer.YES if facts.nvlink is Answer.YES else nvlink_by_name(facts, estimator)
+    """Do the job's GPUs reach all others of their node over NVLink when all is well? By name, then by what is seen:
+    NVLink somewhere beside host memory may join pairs only."""
+    if classes(facts, estimator) or facts.nvlink is not Answer.YES:
+        return nvlink_by_name(facts, estimator)
+    inside = {group.transport for group in facts.edges if group.scope == "inside"}
+    return Answer.UNKNOWN if {"P2P", "SHM"} <= inside else Answer.YES
 
 
 def nvlink_by_name(facts: Facts, estimator: Estimator) -> Answer:

@@ -25,6 +25,8 @@ class FakeFacts:
     def picture(self) -> JobPicture:
         return JobPicture("NCCL", "2.21.5", "", "", 0, 0, None, (), (), ())
 
+    jobs = 1
+
     def failures(self) -> tuple[()]:
         return ()
 

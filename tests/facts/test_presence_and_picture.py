@@ -111,7 +111,7 @@ def test_the_picture_of_a_job() -> None:
     )
     assert picture.networks == ("IB",)
     assert picture.communicators == (
-        CommunicatorKind(1, 4, 2, "mixed"), CommunicatorKind(2, 2, 2, "one rank per node"),
+        CommunicatorKind(1, 4, 2, "several per node"), CommunicatorKind(2, 2, 2, "one rank per node"),
         CommunicatorKind(2, 2, 1, "inside one node"),
     )  # fmt: skip
     (kind,) = picture.kinds
@@ -167,3 +167,18 @@ def test_an_empty_input_proves_nothing() -> None:
     assert (facts.machines, facts.communicators, facts.edges, facts.ring_rails, facts.absent) == ((), (), (), None, ())
     assert facts.shape().nranks is None
     assert facts.picture().machines == 0
+
+
+def test_jobs_that_share_nothing_are_counted() -> None:
+    def job(*names: str) -> list[str]:
+        return [
+            line
+            for rank, name in enumerate(names)
+            for line in Process(name, 7).whole("a", rank, len(names), f"commId 0x{names[0]}", nnodes=len(names))
+        ]
+
+    assert facts_of(job("aa", "ab"), job("ba", "bb")).jobs == 2
+    assert facts_of(job("aa", "ab"), job("ab", "bb")).jobs == 1, "one machine in both: a restart"
+    assert facts_of(job("aa", "ab") + job("ba", "bb")).jobs == 1, "one log"
+    part = Process("ca", 1).init("START", "a", 0, 4, "commId 0xca")
+    assert facts_of(job("aa", "ab"), job("ba", "bb"), part).jobs == 1, "one is here in part: it may be of either"

@@ -76,7 +76,7 @@ REPORT = Report(
         ranks_total=520,
         networks=("Socket",),
         communicators=(
-            CommunicatorKind(1, 512, 64, "mixed"),
+            CommunicatorKind(1, 512, 64, "several per node"),
             CommunicatorKind(64, 8, 1, "inside one node"),
             CommunicatorKind(8, 64, None, "unknown"),
         ),
