@@ -14,10 +14,13 @@ import polars as pl
 
 from ncclcheck.readers import meaning, release
 from ncclcheck.readers.framing import Head, parse_head
-from ncclcheck.readers.projection import Block, Projection
+from ncclcheck.readers.projection import Block, Piece, Projection
 
 # Blocks under way at once. Polars works outside of Python's lock, so threads keep the cores busy.
 _WORKERS = min(4, os.cpu_count() or 1)
+
+# Files of single processes are small, and Polars takes as long for ten lines as for a thousand: they are read together.
+_BATCH_BYTES = 1 << 20
 
 
 class Blocks(Protocol):
@@ -147,18 +150,30 @@ def read_events(
     projection = Projection(wanted)
     gathering = _Gathering(len(sources))
     with ThreadPoolExecutor(_WORKERS) as pool:
-        pending: deque[tuple[int, Future[Block]]] = deque()
-        for index, source in enumerate(sources):
-            for block, first_line in source.blocks():
-                watch(index, block, first_line)
-                pending.append((index, pool.submit(projection.read, block, first_line, index)))
-                if len(pending) > _WORKERS:
-                    done, future = pending.popleft()
-                    gathering.add(done, future.result())
+        pending: deque[Future[Block]] = deque()
+        for batch in _batches(sources, watch):
+            pending.append(pool.submit(projection.read, batch))
+            if len(pending) > _WORKERS:
+                gathering.add(pending.popleft().result())
         while pending:
-            done, future = pending.popleft()
-            gathering.add(done, future.result())
+            gathering.add(pending.popleft().result())
     return gathering.finish(list(projection.heads))
+
+
+def _batches(sources: Sequence[Blocks], watch: Callable[[int, bytes, int], None]) -> Iterator[list[Piece]]:
+    """The blocks of all inputs, small ones together."""
+    batch: list[Piece] = []
+    size = 0
+    for index, source in enumerate(sources):
+        for block, first_line in source.blocks():
+            watch(index, block, first_line)
+            if batch and size + len(block) > _BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+            batch.append(Piece(index, block, first_line))
+            size += len(block)
+    if batch:
+        yield batch
 
 
 class _Gathering:
@@ -167,23 +182,24 @@ class _Gathering:
         self._frames: dict[str, list[pl.DataFrame]] = {}
         self._unrecognised: list[pl.DataFrame] = []
 
-    def add(self, source: int, block: Block) -> None:
-        count = self._counts[source]
-        count.lines += block.lines
-        unknown = block.unrecognised.filter(pl.col("_level") != "WARN").height if block.unrecognised is not None else 0
-        count.unrecognised += unknown
-        count.recognised += block.records - unknown
-        count.levels.update(block.levels)
-        mark = pl.lit(source, pl.UInt32).alias("_source")
+    def add(self, block: Block) -> None:
+        for source, lines in block.lines:
+            self._counts[source].lines += lines
+        for source, level, records in block.levels:
+            self._counts[source].recognised += records
+            self._counts[source].levels[level] += records
         for event, frame in block.events.items():
-            self._frames.setdefault(event, []).append(frame.with_columns(mark))
-        if block.unrecognised is not None:
-            unknown_rows = block.unrecognised.with_columns(mark)
-            is_warning = pl.col("_level") == "WARN"
-            self._unrecognised.append(unknown_rows.filter(~is_warning))
-            warnings = unknown_rows.filter(is_warning)
-            if warnings.height:
-                self._frames.setdefault("warn", []).append(warnings)
+            self._frames.setdefault(event, []).append(frame)
+        if block.unrecognised is None:
+            return
+        is_warning = pl.col("_level") == "WARN"
+        unknown, warnings = block.unrecognised.filter(~is_warning), block.unrecognised.filter(is_warning)
+        self._unrecognised.append(unknown)
+        for source, records in unknown.group_by("_source").len().iter_rows():
+            self._counts[source].recognised -= records
+            self._counts[source].unrecognised += records
+        if warnings.height:
+            self._frames.setdefault("warn", []).append(warnings)
 
     def finish(self, heads: list[tuple[int, str]]) -> Events:
         frames = {event: pl.concat(parts, how="diagonal") for event, parts in self._frames.items()}

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -27,6 +27,7 @@ _MAX_SHAPES = 200_000
 
 # Columns that every event's table has beside its fields (which never begin with "_").
 RECORD = {
+    "_source": pl.UInt32,  # index of the input
     "_line": pl.UInt32,  # 1-based line of the input
     "_record": pl.UInt8,  # 0, or the number of the record within its line
     "_head": pl.UInt32,  # what stood before the level, as an index into Projection.heads
@@ -35,16 +36,27 @@ RECORD = {
 }
 
 
+class Piece(NamedTuple):
+    """Whole lines of an input: index of the input, the lines, the number of the first."""
+
+    source: int
+    block: bytes
+    first_line: int
+
+    @property
+    def lines(self) -> int:
+        return self.block.count(b"\n") + (not self.block.endswith(b"\n") and len(self.block) > 0)
+
+
 @dataclass
 class Block:
-    """What one block held: a table per event, and the records that no event matched.
+    """What some pieces held: a table per event, and the records that no event matched.
 
-    levels: how many records of each level word.
+    lines: (input, lines) of each piece. levels: (input, level word, records).
     """
 
-    lines: int
-    records: int
-    levels: dict[str, int] = field(default_factory=dict)
+    lines: list[tuple[int, int]]
+    levels: list[tuple[int, str, int]] = field(default_factory=list)
     events: dict[str, pl.DataFrame] = field(default_factory=dict)
     unrecognised: pl.DataFrame | None = None
 
@@ -63,10 +75,10 @@ class Projection:
         self._shapes: dict[str, ShapeReading | None] = {}
         self._lock = Lock()
 
-    def read(self, block: bytes, first_line: int, source: int = 0) -> Block:
-        """Project one block of an input, which ends at a line's end; `first_line` is the number of its first line."""
-        records = _records(block, first_line)
-        result = Block(lines=_count_lines(block), records=records.height)
+    def read(self, pieces: Sequence[Piece]) -> Block:
+        """Project pieces of inputs, in order: many small ones cost as much as one large."""
+        result = Block([(piece.source, piece.lines) for piece in pieces])
+        records = _records(pieces)
         if records.height == 0:
             return result
         records = (
@@ -89,8 +101,8 @@ class Projection:
             schema={"shape": pl.String, "shape_id": pl.Int32, "event": pl.String},
         )
         records = records.join(table, on="shape", how="left", maintain_order="left").drop("shape")
-        records = self._index_heads(records, source)
-        result.levels = dict(records.group_by("_level").len().iter_rows())
+        records = self._index_heads(records)
+        result.levels = list(records.group_by("_source", "_level").len().iter_rows())
         by_event = records.partition_by("event", as_dict=True, include_key=False, maintain_order=True)
         unknown = [rows for (event,), rows in by_event.items() if event is None]
         for (event,), rows in by_event.items():
@@ -106,21 +118,25 @@ class Projection:
                 result.events[event] = frame
         if unknown:
             result.unrecognised = pl.concat(rows.select(*RECORD, "message") for rows in unknown).sort(
-                "_line", "_record"
+                "_source", "_line", "_record"
             )
         return result
 
-    def _index_heads(self, records: pl.DataFrame, source: int) -> pl.DataFrame:
+    def _index_heads(self, records: pl.DataFrame) -> pl.DataFrame:
         """Heads become indexes, and the clock times in them a column: looked at once per distinct head."""
         head = pl.col("_head")
-        table = records.select(head.unique()).with_columns(
-            _time=head.str.extract(f"({framing.TIME})").str.strip_chars("[]"),
-            bare=head.str.replace(rf"{framing.TIME} ?", ""),
+        table = (
+            records.select("_source", "_head")
+            .unique()
+            .with_columns(
+                _time=head.str.extract(f"({framing.TIME})").str.strip_chars("[]"),
+                bare=head.str.replace(rf"{framing.TIME} ?", ""),
+            )
         )
         with self._lock:
-            ids = [self.heads.setdefault((source, text), len(self.heads)) for text in table.get_column("bare")]
-        table = table.select("_head", "_time", id=pl.Series(ids, dtype=pl.UInt32))
-        joined = records.join(table, on="_head", how="left", maintain_order="left")
+            ids = [self.heads.setdefault(key, len(self.heads)) for key in table.select("_source", "bare").iter_rows()]
+        table = table.select("_source", "_head", "_time", id=pl.Series(ids, dtype=pl.UInt32))
+        joined = records.join(table, on=["_source", "_head"], how="left", maintain_order="left")
         return joined.with_columns(_head="id").drop("id")
 
     def _reading(self, shape: str) -> ShapeReading | None:
@@ -131,10 +147,6 @@ class Projection:
                 self._shapes.clear()
             reading = self._shapes[shape] = self._parser.parse(shape)
             return reading
-
-
-def _count_lines(block: bytes) -> int:
-    return block.count(b"\n") + (not block.endswith(b"\n") and len(block) > 0)
 
 
 def decode(block: bytes) -> bytes:
@@ -177,12 +189,12 @@ _BEFORE_HEADS = {
 }
 
 
-def _records(block: bytes, first_line: int) -> pl.DataFrame:
-    """All NCCL records of a block: the columns of `_BEFORE_HEADS`."""
+def _records(pieces: Sequence[Piece]) -> pl.DataFrame:
+    """All NCCL records of some pieces: the columns of `_BEFORE_HEADS`."""
     text = pl.col("text")
-    block = decode(block)
+    block = decode(_joined([piece.block for piece in pieces]))
     lines = (
-        pl.scan_lines(block, name="text", row_index_name="_line", row_index_offset=first_line)
+        pl.scan_lines(block, name="text", row_index_name="_line")
         .filter(text.str.contains_any(list(framing.MARKS)))
         .collect()
     )
@@ -202,7 +214,26 @@ def _records(block: bytes, first_line: int) -> pl.DataFrame:
     records = informed if others is None else pl.concat([informed, others.select(informed.columns)])
     records = _split_inner(records.with_columns(_record=pl.lit(0, pl.UInt8)))
     records = records.with_columns(_trimmed(pl.col("message"), block))
-    return records.sort("_line", "_record").select(*_BEFORE_HEADS)
+    return _placed(records.sort("_line", "_record"), pieces).select(*_BEFORE_HEADS)
+
+
+def _joined(blocks: Sequence[bytes]) -> bytes:
+    """Blocks one after the other; the last line of a file may lack its end."""
+    if len(blocks) == 1:
+        return blocks[0]
+    return b"".join(block if block.endswith(b"\n") or not block else block + b"\n" for block in blocks)
+
+
+def _placed(records: pl.DataFrame, pieces: Sequence[Piece]) -> pl.DataFrame:
+    """`_line`, counted from 0 over all pieces, becomes input and line."""
+    starts = [0, *accumulate(piece.lines for piece in pieces)]
+    # an empty piece would begin where the next one does
+    rows = [
+        (start, one.source, one.first_line - start) for start, one in zip(starts, pieces, strict=False) if one.block
+    ]
+    table = pl.DataFrame(rows, schema={"start": pl.UInt32, "_source": pl.UInt32, "offset": pl.Int64}, orient="row")
+    placed = records.join_asof(table, left_on="_line", right_on="start", check_sortedness=False)
+    return placed.with_columns(_line=(pl.col("_line").cast(pl.Int64) + pl.col("offset")).cast(pl.UInt32))
 
 
 # What may stand behind a message: blanks, the edge of a box, a back-tick; a progress bar; Ray's note on lines left out.

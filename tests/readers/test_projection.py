@@ -14,7 +14,7 @@ from message_strategies import damaged, messages
 from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.events import read_events
 from ncclcheck.readers.grammar import DirectParser
-from ncclcheck.readers.projection import Projection, _records
+from ncclcheck.readers.projection import Block, Piece, Projection, _records
 
 Reading = tuple[str, dict[str, str]] | None
 
@@ -33,7 +33,7 @@ PROJECTION = Projection()
 
 def project(block: bytes, first_line: int = 1) -> dict[tuple[int, int], Reading]:
     """Event and fields by line and record; None where no event matches."""
-    found = PROJECTION.read(block, first_line)
+    found = PROJECTION.read([Piece(0, block, first_line)])
     readings: dict[tuple[int, int], Reading] = {}
     for event, frame in found.events.items():
         for row in frame.iter_rows(named=True):
@@ -86,7 +86,7 @@ def test_real_logs_are_read_as_lark_reads_them(direct: DirectParser) -> None:
     for path in sorted(path for path in CASES.rglob("*") if path.is_file()):
         block = path.read_bytes()
         readings = project(block)
-        for line, record, message in _records(block, 1).select("_line", "_record", "message").iter_rows():
+        for line, record, message in _records([Piece(0, block, 1)]).select("_line", "_record", "message").iter_rows():
             assert readings[line, record] == direct.parse(message), f"{path}:{line}"
 
 
@@ -110,9 +110,31 @@ def test_cutting_an_input_at_line_ends_changes_nothing(cuts: set[int]) -> None:
 
 @pytest.mark.parametrize("block", [b"", b"\n", b"\n\n\n", b"step 1\nstep 2", b"NCCL is not in here\n", b"\x00" * 50])
 def test_a_block_without_records_has_none(block: bytes) -> None:
-    found = PROJECTION.read(block, 1)
-    assert (found.records, found.events, found.unrecognised) == (0, {}, None)
-    assert found.lines == block.count(b"\n") + (not block.endswith(b"\n") and block != b"")
+    found = PROJECTION.read([Piece(0, block, 1)])
+    assert (found.levels, found.events, found.unrecognised) == ([], {}, None)
+    assert found.lines == [(0, block.count(b"\n") + (not block.endswith(b"\n") and block != b""))]
+
+
+def test_pieces_of_many_inputs_are_read_as_each_alone() -> None:
+    pieces = [
+        Piece(0, informed("nranks 4", "hm"), 1),
+        Piece(1, b"", 1),
+        Piece(2, informed("nranks 8").rstrip(b"\n"), 1),  # a file whose last line has no end
+        Piece(3, b"step 1\n" + informed("nranks 2"), 1),
+        Piece(3, informed("nranks 1", "hm"), 7),
+    ]
+
+    def places(found: Block) -> list[tuple[object, ...]]:
+        assert found.unrecognised is not None
+        known = found.events["nranks"].select("_source", "_line", "nranks").rows()
+        return [*found.lines, *sorted(found.levels), *known, *found.unrecognised.select("_source", "_line").rows()]
+
+    assert places(Projection().read(pieces)) == [
+        *((0, 2), (1, 0), (2, 1), (3, 2), (3, 2)),
+        *((0, "INFO", 2), (2, "INFO", 1), (3, "INFO", 3)),
+        *((0, 1, "4"), (2, 1, "8"), (3, 2, "2"), (3, 7, "1")),
+        *((0, 2), (3, 8)),
+    ]
 
 
 def test_a_line_that_is_not_utf_8_takes_no_other_with_it() -> None:
