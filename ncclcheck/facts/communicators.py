@@ -14,6 +14,9 @@ import polars as pl
 
 from ncclcheck.facts.schema import table
 
+# More ranks than any job has: a number beyond is a torn or forged line, and tells nothing.
+_MOST_RANKS = 1 << 20
+
 # Splits of splits of splits: deeper ones have not been seen.
 _MAX_DEPTH = 8
 
@@ -31,7 +34,8 @@ def memberships(tables: Mapping[str, pl.DataFrame], machines: pl.DataFrame) -> p
     inits = table(tables, "inits")
     if inits.height == 0:
         return pl.DataFrame(schema=_SCHEMA)
-    inits = inits.with_columns(
+    counts = pl.col("rank", "nranks", "nnodes", "local_ranks")
+    inits = inits.with_columns(pl.when(counts.is_between(0, _MOST_RANKS)).then(counts)).with_columns(
         # records without a pointer (release 2.2) belong together by rank
         comm=pl.coalesce("comm", pl.format("rank {} of {}", "rank", "nranks"))
     ).sort("proc", "line", maintain_order=True)

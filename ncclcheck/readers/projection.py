@@ -226,6 +226,9 @@ def _joined(blocks: Sequence[bytes]) -> bytes:
 
 def _placed(records: pl.DataFrame, pieces: Sequence[Piece]) -> pl.DataFrame:
     """`_line`, counted from 0 over all pieces, becomes input and line."""
+    if len(pieces) == 1:
+        (piece,) = pieces
+        return records.with_columns(pl.col("_line") + piece.first_line, _source=pl.lit(piece.source, pl.UInt32))
     starts = [0, *accumulate(piece.lines for piece in pieces)]
     # an empty piece would begin where the next one does
     rows = [

@@ -206,3 +206,9 @@ def test_a_network_is_that_of_the_thread_that_makes_the_communicator() -> None:
         texts = [f"Using network {network}", f"ncclCommInitRankConfig {start}"]
         log += process.say(*texts, tid=tid)
     assert {c.nranks: c.networks for c in facts_of(log).communicators} == {801: ("IB",), 802: ("Socket",)}
+
+
+def test_a_size_that_no_job_has_tells_nothing() -> None:
+    log = Process("n1", 1).init("START", "a", 0, 9223372036854775807, "commId 0xaa")
+    (communicator,) = facts_of(log).communicators
+    assert (communicator.nranks, facts_of(log).absent) == (None, ())
