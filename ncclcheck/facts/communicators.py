@@ -35,10 +35,14 @@ def memberships(tables: Mapping[str, pl.DataFrame], machines: pl.DataFrame) -> p
     if inits.height == 0:
         return pl.DataFrame(schema=_SCHEMA)
     counts = pl.col("rank", "nranks", "nnodes", "local_ranks")
-    inits = inits.with_columns(pl.when(counts.is_between(0, _MOST_RANKS)).then(counts)).with_columns(
-        # records without a pointer (release 2.2) belong together by rank
-        comm=pl.coalesce("comm", pl.format("rank {} of {}", "rank", "nranks"))
-    ).sort("proc", "line", maintain_order=True)
+    inits = (
+        inits.with_columns(pl.when(counts.is_between(0, _MOST_RANKS)).then(counts))
+        .with_columns(
+            # records without a pointer (release 2.2) belong together by rank
+            comm=pl.coalesce("comm", pl.format("rank {} of {}", "rank", "nranks"))
+        )
+        .sort("proc", "line", maintain_order=True)
+    )
     pointer = ["proc", "comm"]
     start, complete = pl.col("phase") == "START", pl.col("phase") == "COMPLETE"
     inits = inits.with_columns(

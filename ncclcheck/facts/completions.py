@@ -57,7 +57,7 @@ def failed_completions(
     if rows.height == 0:
         return ()
     rows = rows.with_columns(
-        status=pl.when(torn).then(cut.struct[1].cast(pl.Int64)).otherwise("code"),
+        status=pl.when(torn).then(cut.struct[1].cast(pl.Int64, strict=False)).otherwise("code"),
         peer=pl.when(torn).then(cut.struct[0]).otherwise("peer").str.replace(r"<\d+>$", ""),
         device=pl.when(~torn).then("text"),
     )

@@ -76,7 +76,7 @@ def _gpu_rows(facts: Facts) -> dict[str, tuple[GpuRow, ...]]:
     table = facts.edge_table.filter(pl.col("machine").is_not_null())
     if table.height == 0:
         return {}
-    gpu = pl.coalesce("own_dev", pl.format("rank {}", "own"))
+    gpu = pl.coalesce("own_dev", pl.format("rank {}", "own"), pl.lit("unknown"))
     net, inside = pl.col("transport") == "NET", pl.col("transport") != "NET"
     telling = [
         name for name in table.get_column("network").drop_nulls().unique() if networks.kind(name) in networks.RDMA
@@ -89,8 +89,8 @@ def _gpu_rows(facts: Facts) -> dict[str, tuple[GpuRow, ...]]:
         .otherwise(pl.format("{}/{}", "transport", "method"))
     )
     rows = table.group_by("machine", gpu.alias("gpu")).agg(
-        pl.col("device").filter(net & ~proxied).unique().sort().alias("nics"),
-        pl.col("device").filter(net & proxied).unique().sort().alias("proxied"),
+        pl.col("device").filter(net & ~proxied).drop_nulls().unique().sort().alias("nics"),
+        pl.col("device").filter(net & proxied).drop_nulls().unique().sort().alias("proxied"),
         pl.col("gdr").filter(tells & (pl.col("direction") == "send")).unique().alias("send"),
         pl.col("gdr").filter(tells & (pl.col("direction") == "receive")).unique().alias("receive"),
         way.filter(inside).unique().sort().alias("ways"),

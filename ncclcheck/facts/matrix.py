@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.schema import table
 
 # Near to far. NV is a bond of NVLinks; C2C joins a GPU to its CPU.
 ORDER = ("NV", "C2C", "PIX", "PXB", "P2C", "PHB", "NODE", "SYS")
@@ -70,29 +71,35 @@ def matrices(tables: Mapping[str, pl.DataFrame], paths: tuple[str, ...]) -> tupl
     """All matrices of the input, in order."""
     if "matrices" not in tables:
         return ()
-    devices, cells = tables["matrix_devices"], tables.get("matrix_cells")
+    devices, cells = _by_block(tables["matrix_devices"]), _by_block(table(tables, "matrix_cells"))
     found = []
     for row in tables["matrices"].iter_rows(named=True):
-        mine = devices.filter(pl.col("block") == row["block"])
-        inside = cells.filter(pl.col("block") == row["block"]) if cells is not None else None
+        mine = devices.get(row["block"], [])
         path: dict[tuple[str, str], str] = {}
         links: dict[tuple[str, str], int] = {}
-        for cell in inside.iter_rows(named=True) if inside is not None else ():
+        for cell in cells.get(row["block"], []):
             path[cell["a"], cell["b"]] = cell["path"]
             if cell["links"]:
                 links[cell["a"], cell["b"]] = cell["links"]
-        names = {d["name"]: d["rdma_name"] for d in mine.iter_rows(named=True) if d["rdma_name"]}
-        nics = [d["name"] for d in mine.iter_rows(named=True) if d["kind"] == "nic" and _is_rdma(names.get(d["name"]))]
+        names = {d["name"]: d["rdma_name"] for d in mine if d["rdma_name"]}
+        nics = [d["name"] for d in mine if d["kind"] == "nic" and _is_rdma(names.get(d["name"]))]
         found.append(
             Matrix(
                 kind=row["kind"], complete=row["complete"], nvlink_hidden=row["nvlink_hidden"],
-                gpus=tuple(mine.filter(pl.col("kind") == "gpu").get_column("name")), nics=tuple(nics), nic_names=names,
+                gpus=tuple(d["name"] for d in mine if d["kind"] == "gpu"), nics=tuple(nics), nic_names=names,
                 path=path, links=links,
-                cpu_affinity={d["name"]: d["cpu_affinity"] for d in mine.iter_rows(named=True) if d["cpu_affinity"]},
-                lines={d["name"]: Evidence(paths[row["source"]], d["line"], "") for d in mine.iter_rows(named=True)},
+                cpu_affinity={d["name"]: d["cpu_affinity"] for d in mine if d["cpu_affinity"]},
+                lines={d["name"]: Evidence(paths[row["source"]], d["line"], "") for d in mine},
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def _by_block(frame: pl.DataFrame) -> dict[int, list[dict[str, Any]]]:
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for row in frame.iter_rows(named=True):
+        rows.setdefault(row["block"], []).append(row)
+    return rows
 
 
 def _is_rdma(name: str | None) -> bool:

@@ -100,11 +100,11 @@ def empty(name: str) -> pl.DataFrame:
 
 
 def conform(name: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with exactly the table's columns: missing ones null, others dropped."""
+    """The frame with exactly the table's columns: missing ones and values out of range null, others dropped."""
     schema = TABLES[name]
     present = set(frame.columns)
     return frame.select(
-        (pl.col(column).cast(kind) if column in present else pl.lit(None, kind)).alias(column)
+        (pl.col(column).cast(kind, strict=False) if column in present else pl.lit(None, kind)).alias(column)
         for column, kind in schema.items()
     )
 

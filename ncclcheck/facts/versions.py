@@ -205,7 +205,7 @@ class Versions:
 
 
 def _code(version: pl.Expr) -> pl.Expr:
-    part = [version.str.extract(rf"^(?:\d+\.){{{index}}}(\d+)").cast(pl.Int64) for index in range(3)]
+    part = [version.str.extract(rf"^(?:\d+\.){{{index}}}(\d{{1,3}})(?:\D|$)").cast(pl.Int64) for index in range(3)]
     return part[0] * 10000 + part[1] * 100 + part[2]
 
 

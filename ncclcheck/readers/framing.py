@@ -83,7 +83,6 @@ def parse_head(text: str) -> Head:
         device = _DEVICE_ONLY.search(text)
         before = text[: device.start()] if device else text
         return Head(parse_label(before), device=int(device["device"]) if device else None)
-    number = found["line"]
     return Head(
         label=parse_label(text[: found.start()]),
         host=found["host"],
@@ -91,11 +90,11 @@ def parse_head(text: str) -> Head:
         tid=int(found["tid"]),
         device=_small(found["device"]),
         src_file=found["file"],
-        src_line=int(number) if number else None,
+        src_line=_small(found["line"]),
         src_func=found["function"],
     )
 
 
 def _small(digits: str | None) -> int | None:
-    """Old releases print whatever was on the stack; keep what fits a device number."""
+    """Old releases print whatever was on the stack; keep what fits a device or line number."""
     return int(digits) if digits is not None and len(digits) < 10 else None

@@ -27,7 +27,7 @@ _LABELS = [
     re.compile(r"\[(?P<task>\d+)\]<std(?:out|err)>: ?$"),  # Horovod
     re.compile(r"\[(?:default|rank)(?P<task>\d+)\]: ?$"),  # torchrun --tee, PyTorch
     re.compile(r"\((?P<task>(?:[^()=\s]{1,64} )?pid=\d+)(?:, ip=(?P<host>[A-Za-z0-9._-]+))?\) $"),  # Ray, vLLM
-    re.compile(r"(?:^|[\s\[])(?P<task>(?:[TDPE]P\d+ ?)+)\] $"),  # SGLang, behind the time
+    re.compile(r"(?:^|[\s\[])(?P<task>(?:[TDPE]P\d{1,5} ?){1,6})\] $"),  # SGLang, behind the time
     re.compile(rf"\[pod/(?P<host>{_HOST})/{_HOST}\] $"),  # kubectl logs --prefix
 ]
 # Words and numbers of everyday: labels only where nothing but labels stands before them.
@@ -37,6 +37,8 @@ _AT_START = [
     re.compile(rf"(?<![^\s:])(?P<host>{_HOST}): $"),  # pdsh, pssh, DeepSpeed
     re.compile(rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d )?(?<!\S)(?P<host>{_HOST}) [\w./-]+\[\d+\]: $"),  # syslog
 ]
+# More in a row are no launcher's work.
+_MOST_LABELS = 8
 _QUOTES = " \t\r>|│`'\""
 # Loggers and programs put such words before a colon. A machine's name has a digit, a dot or a dash.
 _NO_HOST = re.compile(
@@ -50,7 +52,10 @@ _NO_HOST = re.compile(
 def parse_label(text: str) -> Label:
     """The labels at the end of the text that stands before a record."""
     sure, perhaps = Label(), Label()
-    while found := _last_label(text):
+    for _ in range(_MOST_LABELS):
+        found = _last_label(text)
+        if found is None:
+            break
         label = _label(found)
         perhaps = _nearest(perhaps, label)
         if found.re in _LABELS:

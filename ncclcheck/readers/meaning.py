@@ -168,7 +168,7 @@ def _net_ib_using(frame: Frame) -> Frame:
 
 def _ranks(frame: Frame) -> Frame:
     if _has(frame, "ranks"):
-        many = pl.col("ranks").str.extract_all("[0-9]+").list.eval(pl.element().cast(pl.Int64))
+        many = pl.col("ranks").str.extract_all("[0-9]+").list.eval(_integer(pl.element()))
         if _has(frame, "rank"):
             many = pl.coalesce(many, pl.concat_list(pl.col("rank")))
         frame = frame.with_columns(ranks=many)
@@ -178,7 +178,7 @@ def _ranks(frame: Frame) -> Frame:
 
 
 def _numbers(column: pl.Expr) -> pl.Expr:
-    return column.str.extract_all(r"-?[0-9]+").list.eval(pl.element().cast(pl.Int64))
+    return column.str.extract_all(r"-?[0-9]+").list.eval(_integer(pl.element()))
 
 
 # One member of a Trees line. Which side has the slashes tells the direction: up->rank->down/down/down in 2.4,

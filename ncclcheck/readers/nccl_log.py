@@ -24,7 +24,7 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "notes": reader.notes(),
         "inits": reader.inits(),
         "edges": reader.edges(),
-        "rings": reader.rows("ring_order", conform_to="rings"),
+        "rings": reader.rings(),
         "connected": reader.rows("connected", conform_to="connected"),
         "channels": reader.rows("coll_channels", conform_to="channels"),
         "graphs": reader.rows("graph_pattern", conform_to="graphs"),
@@ -278,6 +278,10 @@ class _Reader:
     def topology(self) -> Frame | None:
         frame = self.rows("topo_node", net_gbps="net_bw")
         return None if frame is None else conform("topology", frame)
+
+    def rings(self) -> Frame | None:
+        frame = self.rows("ring_order", conform_to="rings")
+        return None if frame is None else frame.filter(~pl.col("ranks").list.eval(pl.element().is_null()).list.any())
 
     def paths(self) -> Frame | None:
         frame = self.rows("topo_path")
