@@ -131,6 +131,9 @@ class Traffic(Printed):
             return Crossing(Answer.YES, f"NCCL counts {nnodes} nodes", "high" if sure else "medium", evidence)
         if nranks == 1:
             return Crossing(Answer.NO, "one rank", evidence=evidence)
+        if machines > 1 and any(seen.value != "0" for seen in self.notes("mnnvl")):
+            why = "NVLink may join the machines into one node (MNNVL): NCCL's node count is not in the input"
+            return Crossing(Answer.UNKNOWN, why, evidence=evidence)
         if machines > 1 and not row["ambiguous"]:
             return Crossing(Answer.YES, f"its ranks run on {machines} machines", "medium", evidence)
         if nranks is not None and nranks > gpus:

@@ -116,3 +116,11 @@ def test_an_excerpt_tells_by_its_ring(machines: int, answer: Answer) -> None:
 
 def test_nothing_is_unknown() -> None:
     assert facts_of(["hello"]).crossing.answer is Answer.UNKNOWN
+
+
+def test_machines_that_nvlink_may_join_are_one_node_or_not() -> None:
+    processes, log = hosts(2)
+    for rank, process in enumerate(processes):
+        log += process.say("MNNVL 1 cliqueId 7ffe cliqueSize 2 cliqueRank 0")
+        log += process.init("START", f"a{rank}", rank, 2, "commId 0xaa")
+    assert _told(facts_of(log))[0] is Answer.UNKNOWN
