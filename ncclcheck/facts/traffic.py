@@ -328,11 +328,11 @@ class Traffic(Printed):
             .agg(pl.col("index").min(), pl.col("link").first(), pl.col("gbit").max())
             .sort("machine", "index", "name")
         )
-        found: dict[str, tuple[Nic, ...]] = {}
+        found: dict[str, list[Nic]] = {}
         for row in rows.iter_rows(named=True):
             nic = Nic(row["index"], row["name"], row["link"] or "", row["gbit"])
-            found[row["machine"]] = (*found.get(row["machine"], ()), nic)
-        return found
+            found.setdefault(row["machine"], []).append(nic)
+        return {machine: tuple(nics) for machine, nics in found.items()}
 
     @cached_property
     def socket_interfaces(self) -> tuple[Seen, ...]:

@@ -3,7 +3,7 @@
 ## What it finds
 
 `NCCL WARN Cuda failure 'text'` (runtime calls) and `Cuda failure N 'text'` (driver calls, 2.19.1 and newer), with the
-result 1 trace behind it, sorted by cause:
+result 1 trace behind it, a finding for each of the first eight texts, sorted by cause:
 
 | text | usual cause |
 | --- | --- |
@@ -136,6 +136,8 @@ _CAUSES = (
     _Cause(("busy or unavailable", "exclusive"), "another process holds the GPU, or its compute mode is exclusive",
            "nvidia-smi -q -d COMPUTE; fuser -v /dev/nvidia*"),
 )  # fmt: skip
+# Errors that differ in words, first ones first: later ones follow from them.
+_MOST_ERRORS = 8
 _ANY = _Cause((), "NCCL cannot go on after it", _LOOK_UP)
 
 
@@ -144,7 +146,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     by_error: dict[str, list[Failure]] = {}
     for failure in failed:
         by_error.setdefault(_error(failure).lower(), []).append(failure)
-    for failures in by_error.values():
+    for failures in list(by_error.values())[:_MOST_ERRORS]:
         yield _finding(facts, estimator, failures)
     if not failed and not facts.visibility.info and not facts.failures():
         yield NotEvaluated(_NEEDS)
