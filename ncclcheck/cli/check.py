@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -69,6 +70,8 @@ def check(
     except WrongCallError as error:
         raise click.UsageError(str(error)) from None
 
+    if output_file is not None:  # members of directories and globs are known only now
+        _refuse_to_overwrite_an_input(output_file, [row.path for row in checked.report.inputs])
     style = Style(width(), wants_color(color, output_file is not None), verbose, statistics)
     text = render(output_format, checked.report, style)
     for line in (*checked.complaints, *(checked.remarks if verbose else ())):
@@ -93,8 +96,15 @@ def paths_or_stdin(paths: tuple[str, ...]) -> tuple[str, ...]:
     raise click.UsageError("no input: name a log, a directory, or - for standard input")
 
 
-def _refuse_to_overwrite_an_input(output_file: str, paths: tuple[str, ...]) -> None:
-    output = Path(output_file)
-    for path in map(Path, paths):
-        if output.is_file() and path.is_file() and output.samefile(path):
+def _refuse_to_overwrite_an_input(output_file: str, paths: Sequence[str]) -> None:
+    """A log is often the only copy."""
+    if not os.path.isfile(output_file):  # noqa: PTH113 - Path raises on names that are too long
+        return
+    output = Path(output_file).stat()
+    for path in paths:
+        try:
+            taken = os.path.samestat(output, os.fstat(0) if path == "-" else Path(path).stat())
+        except (OSError, ValueError):
+            continue
+        if taken:
             raise click.UsageError("--output-file is one of the inputs")

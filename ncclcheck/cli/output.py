@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -16,7 +17,9 @@ _WIDEST = 160
 
 def complain(message: str) -> None:
     """A line on stderr. Names of files may be a stranger's: they are escaped, too."""
-    if sys.stderr is not None:
+    if sys.stderr is None:
+        return
+    with suppress(OSError):  # full or closed: the exit code has still to tell
         click.echo(without_line_commands(f"ncclcheck: {clean(message)}"), err=True)
 
 

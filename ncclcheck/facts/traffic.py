@@ -136,10 +136,10 @@ class Traffic(Printed):
             return Crossing(Answer.UNKNOWN, why, evidence=evidence)
         if machines > 1 and not row["ambiguous"]:
             return Crossing(Answer.YES, f"its ranks run on {machines} machines", "medium", evidence)
-        if nranks is not None and nranks > gpus:
-            return Crossing(Answer.YES, f"{nranks} ranks do not fit one machine", "medium", evidence)
         if machines == 1 and row["seen"] == nranks:
             return Crossing(Answer.NO, "all its ranks run on one machine", evidence=evidence)
+        if nranks is not None and nranks > gpus:
+            return Crossing(Answer.YES, f"{nranks} ranks do not fit one machine", "medium", evidence)
         return Crossing(Answer.UNKNOWN, "the node count of the communicator is not in the input", evidence=evidence)
 
     @cached_property

@@ -203,3 +203,12 @@ def test_long_lines_and_skipped_files_are_told(capsys: Capture) -> None:
     err = capsys.readouterr().err
     assert "dir/healthy.log: line 1 over 8 MiB: only the first 1 MiB was read" in err
     assert "skipped in directories: 1 " in err
+
+
+def test_output_never_replaces_a_log_of_a_directory_or_a_glob(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("n1:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n")
+    before = log.read_text()
+    for argument in (str(tmp_path), str(tmp_path / "*.log")):
+        assert run(["check", "--output-file", str(log), argument]) == 2
+        assert log.read_text() == before
