@@ -142,15 +142,14 @@ def _keyed(members: pl.DataFrame) -> pl.DataFrame:
     ).with_columns(ordinal=ordinal)
     parents = members.select(
         "proc", pl.col("comm").alias("parent"), pl.col("member").alias("parent_member"), "first_line"
-    )
+    ).sort("first_line")
+    # the latest one before: pointers are used again
     owned = (
         members.filter("is_split")
-        .select("proc", "parent", "member", pl.col("first_line").alias("born"))
-        .join(parents, on=["proc", "parent"])
-        .filter(pl.col("first_line") < pl.col("born"))
+        .select("proc", "parent", "member", "first_line")
         .sort("first_line")
-        .group_by("member")
-        .agg(pl.col("parent_member").last())
+        .join_asof(parents, on="first_line", by=["proc", "parent"], allow_exact_matches=False, check_sortedness=False)
+        .select("member", "parent_member")
     )
     members = members.join(owned, on="member", how="left", maintain_order="left")
     # 2.23.4 does not count the splits of a parent

@@ -124,3 +124,11 @@ def test_machines_that_nvlink_may_join_are_one_node_or_not() -> None:
         log += process.say("MNNVL 1 cliqueId 7ffe cliqueSize 2 cliqueRank 0")
         log += process.init("START", f"a{rank}", rank, 2, "commId 0xaa")
     assert _told(facts_of(log))[0] is Answer.UNKNOWN
+
+
+def test_all_ranks_on_one_machine_stay_there_whatever_a_cut_dump_counts() -> None:
+    processes, log = hosts(1, 4)
+    for rank, process in enumerate(processes):
+        log += process.init("START", f"a{rank}", rank, 4, "commId 0xaa")
+    log += processes[0].say("+ PCI[24.0] - GPU/0-1000 (0)")  # the log ends here
+    assert _told(facts_of(log))[0] is Answer.NO
