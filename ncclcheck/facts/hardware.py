@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -229,11 +229,3 @@ def _channels(facts: Facts) -> int | None:
 def guest_file(path: str) -> bool:
     """A topology file that is made for virtual machines."""
     return bool(_GUEST_FILES.search(path))
-
-
-def by_machine(rows: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Values to the keys that have them."""
-    found: dict[str, tuple[str, ...]] = {}
-    for key in sorted(rows):
-        found[rows[key]] = (*found.get(rows[key], ()), key)
-    return found

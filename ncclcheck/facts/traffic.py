@@ -231,10 +231,6 @@ class Traffic(Printed):
         edges = self["edges"].filter(pl.col("network").is_not_null()).select("proc", "source", "line", value="network")
         return self._seen(pl.concat([said, edges]))
 
-    def network_kinds(self) -> frozenset[str]:
-        """Kinds (see `networks.kind`) of all networks in use."""
-        return frozenset(networks.kind(seen.value) for seen in self.networks)
-
     @cached_property
     def _printed(self) -> pl.DataFrame:
         return printed_edges(self.tables)
