@@ -1,4 +1,4 @@
-"""Write ncclcheck/readers/nccl_tables.json: Lark's tables for shapes, from grammars/slots.lark and nccl.lark.
+"""Write ncclcheck/readers/nccl_tables.json: Lark's tables for shapes, from the files in grammars/.
 
 Run it after any change of these files: `python tools/compile_grammar.py`. A test fails where it was forgotten.
 """
@@ -19,8 +19,8 @@ from ncclcheck.readers.grammar_files import grammar_text  # noqa: E402
 
 
 def digest() -> str:
-    """Hash of the two grammar files, kept in the tables to tell stale ones."""
-    return hashlib.sha256((grammar_text("slots.lark") + grammar_text("nccl.lark")).encode()).hexdigest()
+    """Hash of the grammar files, kept in the tables to tell stale ones."""
+    return hashlib.sha256((grammar_text("slots.lark") + grammar.language()).encode()).hexdigest()
 
 
 def main() -> None:

@@ -74,9 +74,14 @@ def _renumbered(frame: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
 
 def machine_of(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """`proc` and `machine` for every process; null: no host, or one that several machines have and no address."""
-    processes = table(tables, "processes").select("proc", "source", "host", "label_host")
+    processes = table(tables, "processes").select("proc", "source", "host", "pid", "label_host")
     base = pl.coalesce("label_host", pl.when(pl.col("host") == "").then(pl.lit("(no name)")).otherwise("host"))
     processes = processes.with_columns(base=_plain_names(processes, base))
+    # a word before a line that is not NCCL's is a machine only if NCCL's records name it too
+    nccl = pl.col("host").is_not_null() | pl.col("pid").is_not_null()
+    processes = processes.with_columns(
+        base=pl.when(nccl | pl.col("base").is_in(pl.col("base").filter(nccl).implode())).then("base")
+    )
     machines = processes.join(
         _telling_address(processes, table(tables, "interfaces")), on="proc", how="left", maintain_order="left"
     )

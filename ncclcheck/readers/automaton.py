@@ -27,7 +27,10 @@ class Field(NamedTuple):
 
 
 class Automaton:
-    """Parser states by number. A positive action shifts to that state, a negative one reduces by rule `-action - 1`."""
+    """Parser states by number. A positive action shifts to that state, a negative one reduces by rule `-action - 1`.
+
+    marks: the phrases by which each event of lines around NCCL's records begins.
+    """
 
     def __init__(self) -> None:
         tables: dict[str, Any] = json.loads(TABLES.read_text(encoding="utf-8"))
@@ -37,7 +40,9 @@ class Automaton:
         self._events: dict[str, tuple[int, int]] = tables["events"]  # first and last state
         self._fields = frozenset(tables["fields"])
         self._choices: dict[int, Choices] = {}
-        self._candidates = Candidates({event: self._of(first) for event, (first, _) in self._events.items()})
+        first = {event: self._of(state) for event, (state, _) in self._events.items()}
+        self._candidates = Candidates(first)
+        self.marks = {event: tuple(terminal.text for terminal in first[event]) for event in tables["around"]}
 
     def _of(self, state: int) -> list[Terminal]:
         """The terminals that a state can take."""

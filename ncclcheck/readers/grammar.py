@@ -1,6 +1,7 @@
 """The log grammar: its slots, its mask, and its two parsers.
 
-`grammars/slots.lark` and `grammars/nccl.lark` are the only description of NCCL's log language. From them come
+`grammars/slots.lark`, `grammars/nccl.lark` and `grammars/around.lark` (lines that stand around NCCL's records) are the
+only description of the log language. From them come
 
 - `mask_pattern()`: one regular expression that finds every slot of a message; with each match replaced by `SLOT` the
   message becomes its *shape*. NCCL prints from about 2,400 format strings, so a log of any size has few shapes.
@@ -44,9 +45,15 @@ def mask(message: str) -> str:
 
 
 @cache
+def language() -> str:
+    """The grammar of messages: NCCL's own, and what stands around them."""
+    return grammar_text("nccl.lark") + grammar_text("around.lark")
+
+
+@cache
 def events() -> tuple[str, ...]:
-    """Names of all events, in the order of the grammar file."""
-    return tuple(dict.fromkeys(_EVENT.findall(grammar_text("nccl.lark"))))
+    """Names of all events, in the order of the grammar files."""
+    return tuple(dict.fromkeys(_EVENT.findall(language())))
 
 
 @cache
@@ -54,7 +61,7 @@ def field_types() -> dict[str, str]:
     """For fields that are one slot (constant text around it does not count): the slot's name, by field name."""
     slots = {*_slot_definitions(), "INT", "HEX", "FLOAT"}
     types = {}
-    for name, body in _DEFINITION.findall(grammar_text("nccl.lark")):
+    for name, body in _DEFINITION.findall(language()):
         words = [word for word in _STRING.sub("", body).split() if word != "|"]
         if words and all(word in slots for word in words):
             types[name.lower()] = words[0]
@@ -112,10 +119,12 @@ class DirectParser:
 
 
 class ShapeParser:
-    """The same grammar on shapes, by Lark's tables."""
+    """The same grammar on shapes, by Lark's tables. marks: the phrases by which lines around NCCL's records begin, by
+    event."""
 
     def __init__(self) -> None:
         self._automaton = Automaton()
+        self.marks = self._automaton.marks
 
     def parse(self, shape: str) -> ShapeReading | None:
         found = self._automaton.parse(shape)
@@ -136,7 +145,7 @@ def build(shapes: bool, strict: bool = False) -> Lark:
     from ncclcheck.readers.lexer import PhraseLexer
 
     return Lark(
-        shape_grammar() if shapes else grammar_text("slots.lark") + grammar_text("nccl.lark"),
+        shape_grammar() if shapes else grammar_text("slots.lark") + language(),
         parser="lalr",
         lexer="contextual",
         start=list(events()),
@@ -150,7 +159,7 @@ def shape_grammar() -> str:
     """The grammar with each slot become `SLOT`, in terminals and (through the mask) in literal phrases."""
     slots = _SLOT_DEFINITION.sub(lambda found: f'{found[1]}: "{SLOT}"', grammar_text("slots.lark"))
     lines = []
-    for line in grammar_text("nccl.lark").splitlines():
+    for line in language().splitlines():
         is_pattern = _DEFINITION.match(line) and ": /" in line
         lines.append(line if is_pattern else _STRING.sub(lambda found: f'"{mask(found[1])}"', line))
     return slots + "\n".join(lines) + "\n"
@@ -185,7 +194,8 @@ def tables(lark: Lark) -> dict[str, Any]:
         "states": states,
         "rules": list(rules),
         "events": {event: (numbers[table.start_states[event]], numbers[table.end_states[event]]) for event in events()},
-        "fields": sorted(name for name, _ in _DEFINITION.findall(grammar_text("nccl.lark"))),
+        "around": list(dict.fromkeys(_EVENT.findall(grammar_text("around.lark")))),
+        "fields": sorted(name for name, _ in _DEFINITION.findall(language())),
     }
 
 

@@ -57,6 +57,7 @@ _NOTES = {
     "gdr_c2c": "",
     "socket_connect_retry": "errno_text",
     "cuda_driver_version": "cuda_driver_version",
+    "python_traceback": "",
 }
 
 # Failure events and the names of their fields in the table.

@@ -32,8 +32,10 @@ RECORD = {
     "_record": pl.UInt8,  # 0, or the number of the record within its line
     "_head": pl.UInt32,  # what stood before the level, as an index into Projection.heads
     "_time": pl.String,  # clock time as written, or null
-    "_level": pl.String,  # INFO, WARN, TRACE, ABORT or VERSION
+    "_level": pl.String,  # INFO, WARN, TRACE, ABORT or VERSION; AROUND: a line that is not NCCL's
 }
+
+AROUND = "AROUND"
 
 
 class Piece(NamedTuple):
@@ -72,13 +74,15 @@ class Projection:
         self._wanted = wanted
         self.heads: dict[tuple[int, str], int] = {}
         self._parser = ShapeParser()
+        self._around = frozenset(self._parser.marks) if wanted is None else frozenset(self._parser.marks) & set(wanted)
+        self._marks = tuple(sorted({mark for event in self._around for mark in self._parser.marks[event]}))
         self._shapes: dict[str, ShapeReading | None] = {}
         self._lock = Lock()
 
     def read(self, pieces: Sequence[Piece]) -> Block:
         """Project pieces of inputs, in order: many small ones cost as much as one large."""
         result = Block([(piece.source, piece.lines) for piece in pieces])
-        records = _records(pieces)
+        records = _records(pieces, self._marks)
         if records.height == 0:
             return result
         records = (
@@ -101,8 +105,11 @@ class Projection:
             schema={"shape": pl.String, "shape_id": pl.Int32, "event": pl.String},
         )
         records = records.join(table, on="shape", how="left", maintain_order="left").drop("shape")
+        # a line that is not NCCL's and only begins like one of those that tell something
+        records = records.filter((pl.col("_level") != AROUND) | pl.col("event").is_in(list(self._around)))
         records = self._index_heads(records)
-        result.levels = list(records.group_by("_source", "_level").len().iter_rows())
+        levels = records.filter(pl.col("_level") != AROUND).group_by("_source", "_level").len()
+        result.levels = list(levels.iter_rows())
         by_event = records.partition_by("event", as_dict=True, include_key=False, maintain_order=True)
         unknown = [rows for (event,), rows in by_event.items() if event is None]
         for (event,), rows in by_event.items():
@@ -189,13 +196,14 @@ _BEFORE_HEADS = {
 }
 
 
-def _records(pieces: Sequence[Piece]) -> pl.DataFrame:
-    """All NCCL records of some pieces: the columns of `_BEFORE_HEADS`."""
+def _records(pieces: Sequence[Piece], around: Sequence[str]) -> pl.DataFrame:
+    """All NCCL records of some pieces, and the lines that hold one of the phrases `around`: the columns of
+    `_BEFORE_HEADS`."""
     text = pl.col("text")
     block = decode(_joined([piece.block for piece in pieces]))
     lines = (
         pl.scan_lines(block, name="text", row_index_name="_line")
-        .filter(text.str.contains_any(list(framing.MARKS)))
+        .filter(text.str.contains_any([*framing.MARKS, *around]))
         .collect()
     )
     if lines.height == 0:
@@ -210,7 +218,7 @@ def _records(pieces: Sequence[Piece]) -> pl.DataFrame:
         .unnest("parts")
         .with_columns(_level=pl.lit("INFO"))
     )
-    others = _framed(lines.filter(~plain)) if informed.height < lines.height else None
+    others = _framed(lines.filter(~plain), around) if informed.height < lines.height else None
     records = informed if others is None else pl.concat([informed, others.select(informed.columns)])
     records = _split_inner(records.with_columns(_record=pl.lit(0, pl.UInt8)))
     records = records.with_columns(_trimmed(pl.col("message"), block))
@@ -252,22 +260,25 @@ def _trimmed(message: pl.Expr, block: bytes) -> pl.Expr:
     return message.str.head(_LONGEST_MESSAGE).str.strip_chars_end(_EDGE)
 
 
-def _framed(lines: pl.DataFrame) -> pl.DataFrame:
-    """Records of all other forms: WARN and the like, bare versions, release 2.2."""
+def _framed(lines: pl.DataFrame, around: Sequence[str]) -> pl.DataFrame:
+    """Records of all other forms: WARN and the like, bare versions, release 2.2; then the lines around them."""
     text = pl.col("text")
     kinds = []
     rest = lines
-    for pattern, names in (
-        (framing.LEVEL, ["_head", "_level", "message"]),
-        (framing.VERSION, ["_head", "message"]),
-        (framing.OLD_LEVEL, ["_head", "_level", "message"]),
-    ):
+    forms = [
+        (framing.LEVEL, ["_head", "_level", "message"], ""),
+        (framing.VERSION, ["_head", "message"], "VERSION"),
+        (framing.OLD_LEVEL, ["_head", "_level", "message"], ""),
+    ]
+    if around:
+        forms.append((f"^(.*?)((?:{'|'.join(map(re.escape, around))}).*)$", ["_head", "message"], AROUND))
+    for pattern, names, level in forms:
         if rest.height == 0:
             break
         found = rest.with_columns(parts=text.str.extract_groups(pattern).struct.rename_fields(names))
         matched = pl.col("parts").struct.field("message").is_not_null()
         part = found.filter(matched).drop("text").unnest("parts")
-        kinds.append(part if "_level" in names else part.with_columns(_level=pl.lit("VERSION")))
+        kinds.append(part.with_columns(_level=pl.lit(level)) if level else part)
         rest = found.filter(~matched).drop("parts")
     columns = ["_line", "_head", "message", "_level"]
     return pl.concat([kind.select(columns) for kind in kinds])

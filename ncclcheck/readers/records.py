@@ -8,13 +8,14 @@ from typing import Any
 import polars as pl
 
 from ncclcheck.readers.events import Blocks, Events, read_events
+from ncclcheck.readers.projection import AROUND
 
 
 def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
-    """One dict per NCCL record of an input, in its order.
+    """One dict per NCCL record of an input, and per line around them that tells how the job went, in its order.
 
-    Keys: path, line, record (number within the line), event (None where unrecognised), level, host, pid, tid, cuda_dev,
-    timestamp, fields.
+    Keys: path, line, record (number within the line), event (None where unrecognised), level (None: not NCCL's line),
+    host, pid, tid, cuda_dev, timestamp, fields.
     """
     events = read_events([source])
     rows: list[_Row] = []
@@ -35,7 +36,7 @@ def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
             "line": line,
             "record": record,
             "event": name,
-            "level": row["_level"],
+            "level": None if row["_level"] == AROUND else row["_level"],
             "host": who["host"],
             "pid": who["pid"],
             "tid": who["tid"],

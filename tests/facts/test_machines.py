@@ -159,3 +159,14 @@ def test_equal_gpus_alone_do_not_tell_machines_apart() -> None:
 def test_a_gpu_used_twice_is_no_second_machine() -> None:
     warn = "node:100:800 [0] init.cc:871 NCCL WARN Duplicate GPU detected : rank 0 and rank 2 both on CUDA device 10000"
     assert facts_of([*_masked(None, edge=True), warn]).machines == ("node",)
+
+
+def test_a_label_names_a_machine_only_where_nccl_does() -> None:
+    log = [
+        "n1: n1:7:7 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>",
+        "n1: Traceback (most recent call last):",
+        "job-7: Traceback (most recent call last):",
+    ]
+    facts = facts_of(log)
+    assert facts.machines == ("n1",)
+    assert [seen.machines for seen in facts.notes("python_traceback")] == [("n1",)]

@@ -55,7 +55,7 @@ def test_a_line_is_one_event(direct: grammar.DirectParser) -> None:
 
 
 def test_every_terminal_is_used_and_defined_once() -> None:
-    text = grammar_text("nccl.lark")
+    text = grammar.language()
     defined = Counter(name for name, _ in DEFINITION.findall(text))
     rules = STRING_OR_PATTERN.sub(" ", DEFINITION.sub("", text))
     assert set(re.findall(r"\b[A-Z][A-Z0-9_]*\b", rules)) == set(defined)
@@ -64,7 +64,7 @@ def test_every_terminal_is_used_and_defined_once() -> None:
 
 def test_no_terminal_has_the_name_of_a_slot() -> None:
     """`field_types` and the projection take a slot's name for the slot."""
-    names = {name for name, _ in DEFINITION.findall(grammar_text("nccl.lark"))}
+    names = {name for name, _ in DEFINITION.findall(grammar.language())}
     assert not names & {*SLOTS, "INT", "HEX", "FLOAT"}
 
 

@@ -86,7 +86,9 @@ def test_real_logs_are_read_as_lark_reads_them(direct: DirectParser) -> None:
     for path in sorted(path for path in CASES.rglob("*") if path.is_file()):
         block = path.read_bytes()
         readings = project(block)
-        for line, record, message in _records([Piece(0, block, 1)]).select("_line", "_record", "message").iter_rows():
+        for line, record, message in (
+            _records([Piece(0, block, 1)], ()).select("_line", "_record", "message").iter_rows()
+        ):
             assert readings[line, record] == direct.parse(message), f"{path}:{line}"
 
 
