@@ -9,7 +9,7 @@ from functools import cache
 from .forms import Forms
 from .graph import Edge, Graph, Layout
 from .process import Process, Stream, Writer
-from .shape import Shape
+from .shape import GOOGLE, Shape
 
 Texts = list[list[str]]  # per rank: messages without prefix; "@" stands for the communicator's pointer
 
@@ -126,7 +126,7 @@ class CommWriter:
         affinity = forms.affinity(process.local, shape.gpus)
         if v >= (2, 12, 12):
             texts.append(affinity)
-        if shape.gpu == "nvlink" and v >= (2, 17, 1) and layout.width > 1:
+        if shape.gpu == "nvlink" and v >= (2, 17, 1) and layout.width > 1 and shape.fabric not in GOOGLE:
             texts.append(forms.multicast(process.local))
         rack = shape.fabric == "mnnvl" and comm.spans
         if rack:
@@ -154,6 +154,8 @@ class CommWriter:
         texts: list[str] = []
         if shape.vm:
             texts.append("NCCL_TOPO_FILE set by environment to /etc/nccl/vm-topology.xml")
+        if shape.fabric in GOOGLE:
+            texts += forms.google_settings()
         if shape.fault == "p2p_disabled":
             texts.append(forms.p2p_setting())
         if shape.fault == "non_rail":
@@ -171,7 +173,7 @@ class CommWriter:
         return [*texts, forms.confidential()] if self.late else texts
 
     def _nvls(self, layout: Layout, rank: int) -> list[str]:
-        if not self.shape.nvls or layout.width < 2 or self.version < (2, 18, 1):
+        if not self.shape.nvls_used or layout.width < 2 or self.version < (2, 18, 1):
             return []
         return [self.forms.nvls_buffers(rank % layout.width, layout.width)]
 

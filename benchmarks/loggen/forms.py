@@ -68,7 +68,7 @@ class Forms:
             return [f"NET/Plugin: Could not find: {library}. Using internal net plugin."]
         return [f"NET/Plugin: Could not find: {library}"]
 
-    def plugin_loaded(self) -> list[str]:
+    def plugin_loaded(self, address: str) -> list[str]:
         """What is said where a plugin is there, by NCCL and by the plugin."""
         shape, v = self.shape, self.version
         lines: list[str] = []
@@ -78,14 +78,56 @@ class Forms:
                 api = 5
             name = shape.network
             lines.append(f"NET/Plugin: Loaded net plugin {name} (v{api})")
-        if shape.fabric == "efa":
-            lines.append(f"NET/OFI Selected Provider is efa (found {shape.nic_count} nics)")
-            if v >= (2, 20, 3):
-                slots = [0x20 + 8 * i for i in range(shape.nic_count)]
-                lines += [f"NET/OFI NIC group {i} device #0 0000:{slot:02x}:00.0" for i, slot in enumerate(slots)]
-        elif v >= (2, 27, 3):
+        if v >= (2, 27, 3):
             lines.append("Successfully loaded external network plugin libnccl-net.so")
+        return lines + (self.libfabric() if shape.fabric == "efa" else self.google(address))
+
+    def libfabric(self) -> list[str]:
+        """What aws-ofi-nccl says: four NICs per GPU on newer instances, one for two GPUs on older ones."""
+        count = self.shape.nic_count
+        grouped = self.version >= (2, 18, 1)
+        instance = "p5.48xlarge" if grouped else "p4d.24xlarge"
+        topology = f"/opt/amazon/ofi-nccl/share/aws-ofi-nccl/xml/{instance.replace('.', '-')}-topo.xml"
+        lines = [
+            f"NET/OFI Initializing aws-ofi-nccl {'1.13.2-aws' if grouped else '1.4.0-aws'}",
+            f"NET/OFI Running on {instance} platform, Setting NCCL_TOPO_FILE environment variable to {topology}",
+            "NET/OFI Setting FI_EFA_FORK_SAFE environment variable to 1",
+        ]
+        if not grouped:
+            return [*lines, f"NET/OFI Selected Provider is efa (found {count} nics)"]
+        lines.append(f"NET/OFI Selected Provider is efa (found {4 * count} nics)")
+        for group in range(count):
+            slot = 0x20 + 8 * group
+            lines += [f"NET/OFI NIC group {group} device #{i} 0000:{slot:02x}:{0x19 + i:02x}.0" for i in range(4)]
         return lines
+
+    def google(self, address: str) -> list[str]:
+        """Google's plugins with the settings that their recipes ask for."""
+        interfaces = [f"eth{i + 1}" for i in range(self.shape.nic_count)]
+        if self.shape.fabric == "fastrak":
+            settings = (
+                ("FASTRAK_CTRL_DEV", "eth0"),
+                ("FASTRAK_IFNAME", ",".join(interfaces)),
+                ("FASTRAK_NUM_FLOWS", "2."),
+            )
+            return [f"NCCL_{name} set by environment to {value}" for name, value in settings]
+        last = address.rpartition(".")[2]
+        listed = "".join(f" [{i}]{name}:10.{80 + i}.0.{last}<0>" for i, name in enumerate(interfaces))
+        return [
+            f"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME set by environment to {','.join(interfaces)}",
+            f"NET/GPUDirectTCPX : Using{listed}",
+        ]
+
+    def google_settings(self) -> list[str]:
+        """What NCCL itself reads of a recipe."""
+        common = ["NCCL_CROSS_NIC set by environment to 0.", "NCCL_NVLS_ENABLE set by environment to 0."]
+        common += ["NCCL_NET_GDR_LEVEL set by environment to PIX", "NCCL_PROTO set by environment to Simple"]
+        if self.shape.fabric == "tcpx":
+            algorithm, size, more = "Ring", 4194304, ["NCCL_P2P_PXN_LEVEL set by environment to 0."]
+        else:
+            algorithm, size, more = "Ring,Tree", 8388608, ["NCCL_MIN_NCHANNELS set by environment to 4."]
+        common += [f"NCCL_ALGO set by environment to {algorithm}", f"NCCL_BUFFSIZE set by environment to {size}."]
+        return common + more
 
     def network(self, address: str) -> list[str]:
         """The internal transports' lists."""
@@ -107,7 +149,8 @@ class Forms:
         lines: list[str] = []
         name = self.shape.network
         if (2, 19, 1) <= self.version < (2, 22, 3):
-            lines.append("Using non-device net plugin version 0")
+            device = "NCCL_NET_DEVICE_UNPACK net plugin version 1"
+            lines.append(f"Using {device if self.shape.fabric == 'tcpx' else 'non-device net plugin version 0'}")
         if self.version >= (2, 27, 3):
             lines.append(f"Assigned NET plugin {name} to comm")
         lines.append(f"Using network {name}")
@@ -208,7 +251,7 @@ class Forms:
     def channel_counts(self, channels: int, ranks: int, nodes: int) -> str:
         p2p = 1 << (channels - 1).bit_length()
         per_peer = 2 if nodes > 1 else max(1, p2p // 2)
-        nvls = 16 if self.shape.nvls and ranks > nodes else 0
+        nvls = 16 if self.shape.nvls_used and ranks > nodes else 0
         v = self.version
         middle = "" if v < (2, 17, 1) else f"{nvls} nvls channels, "
         if v >= (2, 20, 3):

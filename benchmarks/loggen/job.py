@@ -10,7 +10,7 @@ from .comm import Comm, CommWriter
 from .forms import Forms
 from .graph import Layout
 from .process import Process, Stream, Writer, processes
-from .shape import STOPPING_FAULTS, Shape, resolve
+from .shape import GOOGLE, STOPPING_FAULTS, Shape, resolve
 
 INIT_TRACE = (("init.cc", 1402, "initTransportsRank"), ("group.cc", 64, "ncclAsyncJobMain"))
 
@@ -80,8 +80,8 @@ class _Job:
         if v >= (2, 29, 2):
             early.append(forms.git_version())
         early += ["NCCL_SOCKET_IFNAME set by environment to eth0", forms.bootstrap(process.address)]
-        plugin = shape.fabric in ("efa", "fastrak")
-        network = forms.plugin_loaded() if plugin else forms.plugin_missing()
+        plugin = shape.fabric in ("efa", *GOOGLE)
+        network = forms.plugin_loaded(process.address) if plugin else forms.plugin_missing()
         if shape.fabric == "roce" and not shape.sockets and v < (2, 21, 5):
             network.append("NCCL_IB_GID_INDEX set by environment to 3.")
         if not plugin:

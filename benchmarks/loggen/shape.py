@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 Release = tuple[int, int, int]
 
-FABRICS = ("ib", "roce", "efa", "fastrak", "socket", "mnnvl")
+FABRICS = ("ib", "roce", "efa", "fastrak", "tcpx", "socket", "mnnvl")
+GOOGLE = ("fastrak", "tcpx")
 GPU_KINDS = ("nvlink", "pcie", "shm")
 LAUNCHERS = ("none", "mpirun", "srun", "torchrun", "pdsh", "kubectl")
 FAULTS = (
@@ -43,7 +44,8 @@ class Shape:
     nics       network devices per machine; default: one per GPU on NVLink machines, else one per four GPUs
     channels   channels of the world communicator; default: two per NIC, 24 / 4 / 2 on one machine
     release    NCCL release, any from 2.7.3 to 2.30.7
-    fabric     ib, roce, efa (AWS Libfabric), fastrak (a plugin in the manner of TCPXO), socket, mnnvl (one NVL72 rack)
+    fabric     ib, roce, efa (AWS Libfabric), fastrak (Google's TCPXO), tcpx (GPUDirect-TCPX), socket,
+               mnnvl (one NVL72 rack)
     gpu        nvlink, pcie (peer access over PCIe) or shm (no peer access by design)
     nvls       NVLink multicast; default: NVLink machines from 2.18.1 on
     vm         a virtual machine with a topology file
@@ -97,7 +99,12 @@ class Shape:
     @property
     def gdr(self) -> bool:
         """Network edges carry /GDRDMA."""
-        return self.fabric != "fastrak" and not self.sockets and self.fault != "gdr_off"
+        return self.fabric not in GOOGLE and not self.sockets and self.fault != "gdr_off"
+
+    @property
+    def nvls_used(self) -> bool:
+        """NVLink multicast is there and not switched off by the vendor's settings."""
+        return bool(self.nvls) and self.fabric not in GOOGLE
 
     @property
     def pxn(self) -> bool:
@@ -117,7 +124,7 @@ class Shape:
             return "Socket"
         if self.fabric == "efa":
             return "AWS Libfabric" if self.version < (2, 27, 0) else "Libfabric"
-        return "FasTrak" if self.fabric == "fastrak" else "IB"
+        return {"fastrak": "FasTrak", "tcpx": "GPUDirectTCPX_v7"}.get(self.fabric, "IB")
 
 
 def parse_release(text: str) -> Release:
@@ -148,7 +155,7 @@ def resolve(shape: Shape) -> Shape:
         raise ShapeError("an MNNVL rack needs 2.21.5 or newer, NVLink and at most 72 GPUs")
 
     default_nics = shape.gpus if shape.gpu == "nvlink" else max(1, shape.gpus // 4)
-    if shape.fabric == "efa" and version < (2, 18, 1):
+    if (shape.fabric == "efa" and version < (2, 18, 1)) or shape.fabric == "tcpx":
         default_nics = max(1, shape.gpus // 2)
     nics = 1 if shape.fabric == "socket" else shape.nics or default_nics
     if nics > shape.gpus and shape.gpus > 1 and nics % shape.gpus:
