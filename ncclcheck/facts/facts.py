@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Protocol
 
 import polars as pl
 
@@ -20,7 +21,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.picture import JobPicture
 from ncclcheck.facts.presence import Absent, Visibility
 from ncclcheck.facts.printed import MAX_EVIDENCE
-from ncclcheck.facts.seen import EdgeGroup, Failure, GdrRefusal, Seen, SharedGpu
+from ncclcheck.facts.seen import Seen
 from ncclcheck.facts.shape import JobShape
 from ncclcheck.facts.traffic import Traffic
 from ncclcheck.facts.versions import Versions
@@ -227,14 +228,22 @@ class Facts(Traffic):
         )
 
 
-def machines_of(items: Iterable[Seen | Failure | EdgeGroup | GdrRefusal]) -> tuple[str, ...]:
+class _OnMachines(Protocol):
+    @property
+    def machines(self) -> tuple[str, ...]: ...
+
+
+class _Proven(Protocol):
+    @property
+    def evidence(self) -> tuple[Evidence, ...]: ...
+
+
+def machines_of(items: Iterable[_OnMachines]) -> tuple[str, ...]:
     """All machines of several facts, sorted."""
     return tuple(sorted({machine for item in items for machine in item.machines}))
 
 
-def evidence_of(
-    items: Iterable[Seen | Failure | EdgeGroup | GdrRefusal | SharedGpu], most: int = MAX_EVIDENCE
-) -> tuple[Evidence, ...]:
+def evidence_of(items: Iterable[_Proven], most: int = MAX_EVIDENCE) -> tuple[Evidence, ...]:
     """The first evidence of each fact in turn, then the second ones, at most `most` lines."""
     lists = [item.evidence for item in items]
     rounds = max((len(one) for one in lists), default=0)

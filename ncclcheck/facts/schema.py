@@ -73,6 +73,13 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "bus_id": pl.String, "code": pl.Int64, "text": pl.String, "src_file": pl.String, "vendor_err": pl.Int64,
         "version_a": pl.Int64, "version_b": pl.Int64,
     },
+    # what adapters say of themselves ("port error", "LID change"); hca, port: from 2.20.3 on
+    "port_events": {**_WHERE, "hca": pl.String, "port": pl.Int64, "event": pl.String, "fatal": pl.Boolean},
+    # failed calls of libibverbs, and requests that completed with an error (call "completion")
+    "verbs_failures": {
+        **_WHERE, "call": pl.String, "errno": pl.Int64, "errno_text": pl.String, "status": pl.Int64, "hca": pl.String,
+        "next_state": pl.String, "gid_index": pl.Int64, "local_gid": pl.String, "remote_gid": pl.String,
+    },
     # pairs of GPUs that NCCL says cannot use P2P
     "p2p_pairs": {**_WHERE, "kind": pl.String, "a": pl.Int64, "b": pl.Int64},
     # device names printed by tools and frameworks

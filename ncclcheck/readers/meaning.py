@@ -442,14 +442,15 @@ def _ib_completion_error(frame: Frame) -> Frame:
 
 
 def _ib_async_event(frame: Frame) -> Frame:
-    frame = _optional(frame, "hca_port", "fatal_name", "event_name", "event_words")
+    frame = _optional(frame, "hca_port", "fatal_name", "event_name", "event_words", "gid_table_changed")
     fatal = pl.when(pl.col("fatal_name").is_not_null()).then(True)
     port = pl.col("hca_port").str.extract_groups(r"^(.+):([0-9]+)$")
     return frame.with_columns(
         hca=port.struct[0], port=_integer(port.struct[1]),
         fatal=fatal.when(pl.col("event_words").is_not_null()).then(False),
-        event_name=pl.coalesce("event_name", "fatal_name", "event_words"),
-    ).drop("hca_port", "fatal_name", "event_words", "event_object", strict=False)  # fmt: skip
+        event_name=pl.coalesce("event_name", "fatal_name", "event_words", "gid_table_changed"),
+    ).drop("hca_port", "fatal_name", "event_words", "gid_table_changed", "event_object", "event_detail",
+           strict=False)  # fmt: skip
 
 
 def _cuda_failure(frame: Frame) -> Frame:

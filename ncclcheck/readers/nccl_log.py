@@ -32,6 +32,8 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "topology": reader.topology(),
         "paths": reader.paths(),
         "failures": reader.failures(),
+        "port_events": reader.port_events(),
+        "verbs_failures": reader.verbs_failures(),
         "p2p_pairs": reader.p2p_pairs(),
     }
     return {name: frame for name, frame in tables.items() if frame is not None and frame.height}
@@ -104,7 +106,7 @@ WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | {
     "net_ib_vdevice", "net_ib_device", "net_ofi_nic_group", "net_using", "net_plugin_assigned", "init_start",
     "init_complete", "comm_nodes", "legacy_comm", "nranks", "channel_connect", "ring_order", "connected",
     "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "p2p_disabled_pair",
-    "p2p_unavailable",
+    "p2p_unavailable", "net_counts",
 }  # fmt: skip
 
 
@@ -231,11 +233,29 @@ class _Reader:
             if frame is not None:
                 value = pl.col(field).cast(pl.String) if field and field in frame.columns else pl.lit(None, pl.String)
                 parts.append(frame.with_columns(kind=pl.lit(kind), value=value))
+        listed = self.rows("net_ib_using")
+        if listed is not None:
+            ordering = pl.when("relaxed_ordering").then(pl.lit("on")).otherwise(pl.lit("off"))
+            parts.append(listed.with_columns(kind=pl.lit("relaxed_ordering"), value=ordering))
+        for event in ("net_counts", "net_count_mismatch"):
+            counts = self.rows(event)
+            if counts is not None:
+                parts.append(counts.with_columns(kind=pl.lit("net_counts"), value=pl.format("{} to {}", "min", "max")))
         loaded = self.rows("net_plugin_loaded")
         if loaded is not None:  # the plugin with the version of its interface
             loaded = loaded.with_columns(kind=pl.lit("net_plugin_api"), value=pl.format("{} (v{})", "plugin", "api"))
             parts.append(loaded.filter(pl.col("api").is_not_null()))
         return self._joined("notes", *parts)
+
+    def port_events(self) -> Frame | None:
+        frame = self.rows("ib_async_event")
+        return None if frame is None else conform("port_events", frame.rename({"event_name": "event"}))
+
+    def verbs_failures(self) -> Frame | None:
+        completions = self.rows("ib_completion_error")
+        if completions is not None:
+            completions = completions.with_columns(call=pl.lit("completion"))
+        return self._joined("verbs_failures", self.rows("ibv_failed"), completions)
 
     def inits(self) -> Frame | None:
         parts = []

@@ -1,0 +1,174 @@
+"""A port of an adapter went down, or an adapter failed, while the job ran.
+
+## What it finds
+
+The events that adapters raise and every process prints as a warning: `NET/IB : Got async event : port error` (2.4 to
+2.19.4, no device named), `NET/IB : mlx5_3:1 Got async event : port error` (2.20.3 and newer),
+`NET/IB : mlx5_3:1 Got non-fatal async event: port error(10)` (2.28.7 and newer), and `async fatal event` of a device, a
+queue pair or a completion queue.
+
+| event | severity |
+| --- | --- |
+| port error, and no `port active` after it | error |
+| port error, then port active, and no request failed: a flap | warning |
+| local catastrophic error (the device is gone), fatal event on a queue | error |
+
+All ranks of a machine print the event of one port: it is one finding, for that machine and device.
+
+## Why it costs
+
+Requests through a dead port are repeated until the retries are used up (status 12, 8 to 30 s or more, see IB010); then
+the communicator fails and all ranks stop. Started again, the job runs on the ports that are left: N-1 of N rails, since
+every rail carries the same share. A flap costs the seconds for which the port was away, each time, for all ranks: the
+ring waits. Flaps come back, and one that outlasts the retries ends the job.
+
+## Example
+
+    sxm-12:40118:40377 [0] transport/net_ib.cc:94 NCCL WARN NET/IB : mlx5_5:1 Got async event : port error
+
+with no `port active` to follow.
+
+## How to fix
+
+    ibstat mlx5_5                       # State: Active, Physical state: LinkUp; Polling: no signal
+    dmesg -T | grep -iE 'mlx5|link (up|down)|health'
+    mlxlink -d mlx5_5 -e -c             # bit errors, and what the cable's module says
+    cat /sys/class/infiniband/mlx5_5/ports/1/counters/{link_downed,symbol_error}
+
+- Port: reseat or replace cable or transceiver, try another switch port; compare with the switch's log. Drain the
+  machine until `link_downed` stands still under load.
+- Catastrophic error: firmware or PCIe. `mlxfwmanager`, `dmesg` (health, AER), power-cycle the machine (a warm reset
+  does not always reset the card).
+- Fatal event on a queue pair or completion queue: driver, firmware, or memory that was taken away under it; look at
+  what failed first in that process.
+- `NCCL_IB_TIMEOUT=22` bridges flaps of some seconds. `NCCL_IB_RESILIENCY_PORT_FAILOVER=1` (2.29.7 and newer) moves the
+  traffic to another port instead.
+
+## When it is not a problem
+
+LID change, SM change, P_Key change, client reregistration and GID table change are not port failures: a subnet manager
+that restarts raises them on all hosts (IB007 looks at the GID table of RoCE). Ports that NCCL_IB_HCA leaves out carry
+no traffic. In a job of one machine the port carries nothing: information.
+
+## References
+
+- NVIDIA/nccl issue 905: the same event, a flapping link
+- NCCL sources: `src/transport/net_ib.cc`, ncclIbAsyncThreadMain (`src/transport/net_ib/common.cc` in 2.28 and newer)
+- libibverbs: ibv_get_async_event(3)
+- NCCL user guide, Environment Variables: NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT, NCCL_IB_RETURN_ASYNC_EVENTS
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.ports import PortEvents, port_events
+from ncclcheck.rules.common import compared, is_on, listed, no_number, place, stopped
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.facts import Facts
+    from ncclcheck.rules.common import Numbers
+
+_NEEDS = "WARN lines of NCCL: NCCL_DEBUG=WARN or INFO (at VERSION they are not printed)"
+_FIX_PORT = (
+    "ibstat {device}; mlxlink -d {device} -e -c; dmesg -T | grep -iE 'mlx5|link (up|down)' on the machine: cable,"
+    " transceiver or switch port; drain the machine until link_downed stands still under load"
+)
+_FIX_DEVICE = "dmesg -T | grep -iE 'mlx5|health|AER', then firmware (mlxfwmanager) and a power cycle of the machine"
+_FIX_QUEUE = "dmesg -T | grep -i mlx5 and what failed first in that process; driver and firmware of the adapter"
+
+
+def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    groups: dict[tuple[str, bool], list[PortEvents]] = {}
+    for event in port_events(facts):
+        if event.kind != "gid" and _in_use(facts, event):
+            groups.setdefault((event.kind, event.returned), []).append(event)
+    for (kind, returned), events in groups.items():
+        yield _finding(facts, estimator, kind, returned, events)
+    if not groups and not facts.visibility.info and not facts.failures():
+        yield NotEvaluated(_NEEDS)
+
+
+def _in_use(facts: Facts, event: PortEvents) -> bool:
+    """Does NCCL use the device, as far as the machine's list tells?"""
+    listed_here = facts.nic_lists.get(event.machine, ())
+    names = {part for nic in listed_here for part in nic.name.split("+")}
+    return not (event.device and names) or event.device in names
+
+
+def _finding(facts: Facts, estimator: Estimator, kind: str, returned: bool, events: Sequence[PortEvents]) -> Finding:
+    machines = tuple(sorted({event.machine for event in events if event.machine}))
+    devices = sorted({event.device for event in events if event.device})
+    severity, what, numbers = _verdict(facts, estimator, kind, returned)
+    many = max(event.times for event in events)
+    often = f", {many} times" if many > 1 else ""
+    which = _which(kind, devices, len(events))
+    unnamed = "" if devices else " (this release does not print which)"
+    return Finding(
+        RULE.code,
+        RULE.name,
+        severity,
+        Confidence.HIGH,
+        f"{which} of {place(machines, 'a machine')} {what}{often}{unnamed}",
+        _fix(kind, devices),
+        {"hosts": machines, "devices": tuple(devices)},
+        evidence_of(events),
+        **numbers,
+    )
+
+
+def _which(kind: str, devices: Sequence[str], ports: int) -> str:
+    named = f" {listed(devices)}" if devices else ""
+    if kind == "down":
+        return f"Port{named}" if devices and ports == 1 else f"Ports{named}" if ports > 1 else "A port"
+    thing = "Adapter" if kind == "device" else "A queue of adapter"
+    return f"{thing}{named}" if devices else f"{'An' if kind == 'device' else 'A queue of an'} adapter"
+
+
+def _verdict(facts: Facts, estimator: Estimator, kind: str, returned: bool) -> tuple[Severity, str, Numbers]:
+    """Severity, what happened in words, and its price."""
+    idle = facts.crossing.answer is Answer.NO
+    fatal = {"device": "failed (local catastrophic error)", "queue": "failed (fatal event)"}
+    what = fatal.get(kind) or ("went down and came back" if returned else "went down and did not come back")
+    if idle:
+        return Severity.INFO, f"{what}; this job has no traffic between machines", no_number("the job does not use it")
+    broke = bool(facts.failed_completions)
+    if kind != "down":
+        return Severity.ERROR, what, stopped(estimator)
+    if returned and not broke:
+        price = "a flap costs the seconds for which the port is away: transfers wait and are repeated"
+        return Severity.WARNING, f"{what}: a flap that the job outlived", no_number(price)
+    if any(is_on(seen.value) for seen in facts.settings("NCCL_IB_RESILIENCY_PORT_FAILOVER")):
+        return Severity.WARNING, f"{what}; NCCL moves its traffic to another port", _one_less(estimator)
+    if broke:
+        return Severity.ERROR, f"{what}, and RDMA requests failed", stopped(estimator)
+    return Severity.ERROR, f"{what}: requests through it fail when their retries are used up", _one_less(estimator)
+
+
+def _one_less(estimator: Estimator) -> Numbers:
+    """What is left after a restart: one net device less on that machine, and the others wait for it."""
+    nics = estimator.shape.nics_per_node
+    if nics is None or nics < 2:
+        return stopped(estimator)
+    return compared(estimator, {"nics": nics}, {"nics": nics - 1})
+
+
+def _fix(kind: str, devices: Sequence[str]) -> str:
+    if kind == "down":
+        return _FIX_PORT.format(device=devices[0] if len(devices) == 1 else "<device>")
+    return _FIX_DEVICE if kind == "device" else _FIX_QUEUE
+
+
+RULE = Rule(
+    code="IB006",
+    name="port-down",
+    severity=Severity.ERROR,
+    summary="A port of an adapter went down, or an adapter failed, while the job ran",
+    check=check,
+    since="0.1.0",
+)
