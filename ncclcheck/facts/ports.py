@@ -21,7 +21,7 @@ _KINDS = {
     "up": r"(?i)^port active",
     "gid": r"(?i)^GID table change",
     "device": r"(?i)^local catastrophic error",
-    "queue": r"(?i)local work queue|^CQ error|QP access|QP fatal",
+    "queue": r"(?i)work queue|^CQ error",
 }
 
 
@@ -50,6 +50,7 @@ def port_events(facts: Printed) -> tuple[PortEvents, ...]:
         return ()
     kind = pl.coalesce(*(pl.when(pl.col("event").str.contains(words)).then(pl.lit(k)) for k, words in _KINDS.items()))
     other_port = pl.when(pl.col("port") > 1).then(pl.format("{}:{}", "hca", "port"))
+    kind = pl.coalesce(kind, pl.when("fatal").then(pl.lit("queue")))
     rows = rows.with_columns(kind=kind, device=pl.coalesce(other_port, "hca", pl.lit(""))).drop_nulls("kind")
     rows = rows.join(facts.machine_table, on="proc", how="left", maintain_order="left").sort("source", "line")
     rows = rows.with_columns(machine=pl.col("machine").fill_null(""))

@@ -104,9 +104,7 @@ def _in_use(facts: Facts, event: PortEvents) -> bool:
 def _finding(facts: Facts, estimator: Estimator, kind: str, returned: bool, events: Sequence[PortEvents]) -> Finding:
     machines = tuple(sorted({event.machine for event in events if event.machine}))
     devices = sorted({event.device for event in events if event.device})
-    severity, what, numbers = _verdict(facts, estimator, kind, returned)
-    many = max(event.times for event in events)
-    often = f", {many} times" if many > 1 else ""
+    severity, what, numbers = _verdict(facts, estimator, kind, returned, max(event.times for event in events))
     which = _which(kind, devices, len(events))
     unnamed = "" if devices else " (this release does not print which)"
     return Finding(
@@ -114,7 +112,7 @@ def _finding(facts: Facts, estimator: Estimator, kind: str, returned: bool, even
         RULE.name,
         severity,
         Confidence.HIGH,
-        f"{which} of {place(machines, 'a machine')} {what}{often}{unnamed}",
+        f"{which} of {place(machines, 'a machine')} {what}{unnamed}",
         _fix(kind, devices),
         {"hosts": machines, "devices": tuple(devices)},
         evidence_of(events),
@@ -130,11 +128,14 @@ def _which(kind: str, devices: Sequence[str], ports: int) -> str:
     return f"{thing}{named}" if devices else f"{'An' if kind == 'device' else 'A queue of an'} adapter"
 
 
-def _verdict(facts: Facts, estimator: Estimator, kind: str, returned: bool) -> tuple[Severity, str, Numbers]:
+def _verdict(
+    facts: Facts, estimator: Estimator, kind: str, returned: bool, times: int
+) -> tuple[Severity, str, Numbers]:
     """Severity, what happened in words, and its price."""
     idle = facts.crossing.answer is Answer.NO
     fatal = {"device": "failed (local catastrophic error)", "queue": "failed (fatal event)"}
-    what = fatal.get(kind) or ("went down and came back" if returned else "went down and did not come back")
+    back = "came back" if returned else "did not come back in this input"
+    what = fatal.get(kind) or f"went down{f' {times} times' if times > 1 else ''} and {back}"
     if idle:
         return Severity.INFO, f"{what}; this job has no traffic between machines", no_number("the job does not use it")
     broke = bool(facts.failed_completions)
@@ -142,7 +143,7 @@ def _verdict(facts: Facts, estimator: Estimator, kind: str, returned: bool) -> t
         return Severity.ERROR, what, stopped(estimator)
     if returned and not broke:
         price = "a flap costs the seconds for which the port is away: transfers wait and are repeated"
-        return Severity.WARNING, f"{what}: a flap that the job outlived", no_number(price)
+        return Severity.WARNING, f"{what}: a flap, no request failed", no_number(price)
     if any(is_on(seen.value) for seen in facts.settings("NCCL_IB_RESILIENCY_PORT_FAILOVER")):
         return Severity.WARNING, f"{what}; NCCL moves its traffic to another port", _one_less(estimator)
     if broke:

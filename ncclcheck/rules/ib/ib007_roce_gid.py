@@ -140,7 +140,7 @@ def _meaning(failure: VerbsFailure) -> str:
 def _finding(facts: Facts, estimator: Estimator, meaning: str, failures: Sequence[VerbsFailure]) -> Finding:
     machines = machines_of(failures)
     devices = sorted({device for failure in failures for device in failure.devices})
-    on = f" on {listed(devices)}" if devices else ""
+    on = f", {listed(devices)}," if devices else ""
     infiniband = _links(facts, machines) == {"IB"}
     first = failures[0]
     if infiniband and not first.local:  # GIDs are printed where they are in use
@@ -150,7 +150,7 @@ def _finding(facts: Facts, estimator: Estimator, meaning: str, failures: Sequenc
         RULE.name,
         Severity.ERROR,
         Confidence.MEDIUM if infiniband else Confidence.HIGH,
-        f"{_what(first)} of {place(machines, 'a rank')}{on}{_index(first)}: {meaning}",
+        f"On {place(machines, 'a rank')}{on} {_what(first)}{_ends(first)}: {meaning}",
         _FIX_IB if infiniband else _fix(facts, first),
         {"hosts": machines, "devices": tuple(devices)},
         evidence_of(failures),
@@ -160,19 +160,19 @@ def _finding(facts: Facts, estimator: Estimator, meaning: str, failures: Sequenc
 
 def _what(failure: VerbsFailure) -> str:
     if failure.call == "completion":
-        return "RDMA requests get no answer (status 12) over a queue pair"
+        return "RDMA requests get no answer (status 12"
     words = f"{failure.errno} {failure.words}" if failure.errno else failure.words
     if failure.call == "ibv_query_gid":
-        return f"A GID ({failure.call}: {words.strip()})"
+        return f"a GID cannot be read ({failure.call}: {words}"
     state = f" to {failure.next_state}" if failure.next_state else ""
-    return f"A queue pair ({failure.call}{state}: {words})"
+    return f"a queue pair cannot be set up ({failure.call}{state}: {words}"
 
 
-def _index(failure: VerbsFailure) -> str:
-    if failure.gid_index is None:
-        return ""
+def _ends(failure: VerbsFailure) -> str:
+    """Index and GIDs as printed, and the bracket's end."""
+    index = "" if failure.gid_index is None else f" index {failure.gid_index}"
     ends = " to ".join(gid for gid in failure.gids if gid)
-    return f", GID index {failure.gid_index}" + (f" ({ends})" if ends else "")
+    return f"; GID{index} {ends})" if index or ends else ")"
 
 
 def _fix(facts: Facts, failure: VerbsFailure) -> str:
