@@ -1,4 +1,4 @@
-"""RoCE cannot reach its peer: the address (GID) of one end is missing, of the wrong kind, or was changed.
+"""RoCE cannot reach its peer: a GID is missing, of the wrong kind, or was changed.
 
 ## What it finds
 
