@@ -10,6 +10,7 @@ import polars as pl
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.edges import alike, edge_groups, printed_edges, ring_edges
+from ncclcheck.facts.fabric import DOMAIN_GPUS, nvlink_over_machines
 from ncclcheck.facts.printed import MAX_EVIDENCE, Printed
 from ncclcheck.facts.rails import RingRails, ring_rails
 from ncclcheck.facts.seen import Communicator, Crossing, EdgeGroup, GdrRefusal, Nic, Seen, SharedGpu
@@ -108,6 +109,7 @@ class Traffic(Printed):
         first = self.members.group_by("cid").agg(
             pl.col("nranks", "nnodes", "local_ranks").max(), pl.col("source", "first_line").first(),
             seen.alias("seen"), pl.col("ambiguous").any(),
+            (pl.col("completed") | pl.col("proc").is_in(self._connecting.implode())).any().alias("met"),
         ).join(per_machine, on="cid", how="left")  # fmt: skip
         split_off, most = self._domains_forced_apart, self._gpus_of_a_machine
         return {row["cid"]: self._cross(row, split_off, most) for row in first.iter_rows(named=True)}
@@ -131,16 +133,25 @@ class Traffic(Printed):
             return Crossing(Answer.YES, f"NCCL counts {nnodes} nodes", "high" if sure else "medium", evidence)
         if nranks == 1:
             return Crossing(Answer.NO, "one rank", evidence=evidence)
-        if machines > 1 and any(seen.value != "0" for seen in self.notes("mnnvl")):
-            why = "NVLink may join the machines into one node (MNNVL): NCCL's node count is not in the input"
-            return Crossing(Answer.UNKNOWN, why, evidence=evidence)
-        if machines > 1 and not row["ambiguous"]:
-            return Crossing(Answer.YES, f"its ranks run on {machines} machines", "medium", evidence)
         if machines == 1 and row["seen"] == nranks:
             return Crossing(Answer.NO, "all its ranks run on one machine", evidence=evidence)
+        if machines > 1 or (nranks is not None and gpus < nranks <= DOMAIN_GPUS):
+            nvlink = nvlink_over_machines(self)
+            # NCCL says so before it connects anything: a log that ends earlier does not tell
+            if nvlink is Answer.YES or (nvlink is Answer.UNKNOWN and not row["met"]):
+                why = "NVLink may join the machines into one node (MNNVL): NCCL's node count is not in the input"
+                return Crossing(Answer.UNKNOWN, why, evidence=evidence)
+        if machines > 1 and not row["ambiguous"]:
+            return Crossing(Answer.YES, f"its ranks run on {machines} machines", "medium", evidence)
         if nranks is not None and nranks > gpus:
             return Crossing(Answer.YES, f"{nranks} ranks do not fit one machine", "medium", evidence)
         return Crossing(Answer.UNKNOWN, "the node count of the communicator is not in the input", evidence=evidence)
+
+    @property
+    def _connecting(self) -> pl.Series:
+        """Processes that print what comes after the first exchange of all ranks."""
+        later = [self[name].get_column("proc") for name in ("rings", "channels", "edges", "connected")]
+        return pl.concat(later).unique()
 
     @cached_property
     def _gpus_of_a_machine(self) -> int:
@@ -193,6 +204,8 @@ class Traffic(Printed):
     def _crossing_without_communicators(self) -> Crossing:
         """Excerpts: a ring of several ranks, and several machines in one input."""
         rings = self["rings"].filter(pl.col("ranks").list.len() > 1)
+        if nvlink_over_machines(self) is Answer.YES:
+            return Crossing(Answer.UNKNOWN, "NVLink joins machines (MNNVL), and no line tells how many nodes there are")
         if len(self.machines) > 1 and rings.height:
             row = rings.row(0, named=True)
             size = len(row["ranks"])

@@ -29,6 +29,8 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "channels": reader.rows("coll_channels", conform_to="channels"),
         "graphs": reader.rows("graph_pattern", conform_to="graphs"),
         "gdr": reader.gdr(),
+        "fabric": reader.fabric(),
+        "cliques": reader.rows("mnnvl", "cliques", clique="clique_id", size="clique_size", domain="nvl_domain_size"),
         "topology": reader.topology(),
         "paths": reader.paths(),
         "failures": reader.failures(),
@@ -55,7 +57,7 @@ _NOTES = {
     "sys_unreadable": "path",
     "path_not_found": "path",
     "nvls_support": "available",
-    "mnnvl": "enabled",
+    "mnnvl_rack": "rack_serial",
     "gdr_c2c": "",
     "socket_connect_retry": "errno_text",
     "cuda_driver_version": "cuda_driver_version",
@@ -67,6 +69,8 @@ _FAILURES: dict[str, dict[str, str]] = {
     "warn": {"message": "text"},
     "cuda_failure": {},
     "cuda_ipc_failed": {},
+    "nvls_bind_failed": {"cuda_text": "error"},
+    "gin_without_peer_memory": {},
     "nvml_failed": {"nvml_call": "call"},
     "duplicate_gpu": {},
     "version_mismatch": {},
@@ -107,6 +111,7 @@ WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | {
     "init_complete", "comm_nodes", "legacy_comm", "nranks", "channel_connect", "ring_order", "connected",
     "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "p2p_disabled_pair",
     "p2p_unavailable", "net_counts",
+    "p2p_unavailable", "mnnvl", "mnnvl_fabric",
 }  # fmt: skip
 
 
@@ -295,6 +300,20 @@ class _Reader:
             hca = pl.coalesce(pl.col("hca").cast(pl.String), "hca_id", pl.col("net_local_id").cast(pl.String))
             pairs = pairs.with_columns(kind=pl.lit("distance"), gpu=gpu, hca=hca)
         return self._joined("gdr", devices, pairs)
+
+    def fabric(self) -> Frame | None:
+        frame = self.rows("mnnvl_fabric", clique="clique_id")
+        if frame is None:
+            return None
+        halves = pl.concat_str("uuid0", "uuid1", separator=".", ignore_nulls=True)
+        known = pl.any_horizontal(pl.col("uuid0", "uuid1").str.contains("[1-9a-f](?:.*)$"))
+        return conform(
+            "fabric",
+            frame.with_columns(
+                cluster=pl.when(known).then(halves),
+                health=pl.col("health_mask").str.strip_prefix("0x").str.to_integer(base=16, strict=False),
+            ),
+        )
 
     def topology(self) -> Frame | None:
         frame = self.rows("topo_node", net_gbps="net_bw")

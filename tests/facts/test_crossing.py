@@ -132,3 +132,39 @@ def test_all_ranks_on_one_machine_stay_there_whatever_a_cut_dump_counts() -> Non
         log += process.init("START", f"a{rank}", rank, 4, "commId 0xaa")
     log += processes[0].say("+ PCI[24.0] - GPU/0-1000 (0)")  # the log ends here
     assert _told(facts_of(log))[0] is Answer.NO
+
+
+def _cut_before_the_node_count(gpus: int, *more: str) -> Facts:
+    """Two machines, each rank at START."""
+    processes, log = hosts(2, gpus)
+    for rank, process in enumerate(processes):
+        log += process.init("START", f"a{rank}", rank, len(processes), "commId 0xaa")
+        log += process.say(*more)
+    return facts_of(log)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more", "answer"),
+    [
+        (4, "", Answer.UNKNOWN),
+        (4, "MNNVL busId 0x901000 fabric UUID 5f2c.81aa cliqueId 0x7ffe state 3 healthMask 0xaa", Answer.UNKNOWN),
+        # what rules a rack out: an HGX board, no domain in the driver, settings, an old driver, other cards, x86
+        (8, "", Answer.YES),
+        (4, "MNNVL busId 0x1a000 fabric UUID 0.0 cliqueId 0x0 state 3 healthMask 0x0", Answer.YES),
+        (4, "NCCL_MNNVL_ENABLE set by environment to 0.", Answer.YES),
+        (4, "cudaDriverVersion 12020", Answer.YES),
+        (4, "CPU/0 (1/1/2)", Answer.YES),
+        # who connects has counted the nodes, and this log has no count
+        (4, "Channel 00/02 : 0 1 2 3 4 5 6 7", Answer.YES),
+    ],
+)
+def test_a_log_that_ends_before_the_node_count_may_be_a_rack(gpus: int, more: str, answer: Answer) -> None:
+    assert _told(_cut_before_the_node_count(gpus, *([more] if more else [])))[0] is answer
+
+
+def test_a_rack_is_ruled_out_by_the_cards_name() -> None:
+    log = ["#  Rank  0 Group  0 Pid    100 on         n1 device  0 [0000:1a:00] NVIDIA L40S"]
+    processes, start = hosts(2)
+    for rank, process in enumerate(processes):
+        start += process.init("START", f"a{rank}", rank, 2, "commId 0xaa")
+    assert _told(facts_of(log + start))[0] is Answer.YES
