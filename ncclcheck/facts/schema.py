@@ -59,8 +59,8 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         **_WHERE, "kind": pl.String, "hca": pl.String, "gpu": pl.String, "enabled": pl.Boolean, "distance": pl.Int64,
         "limit": pl.Int64, "reason": pl.String,
     },
-    # NVLink domains over machines: what the driver says of a GPU (state 3: ready; cluster: UUID, null where it is zero),
-    # and what NCCL makes of it (size: ranks of the clique, domain: ranks of the same UUID)
+    # NVLink domains over machines: what the driver says of a GPU (state 3: ready; cluster: UUID, null where it is
+    # zero), and what NCCL makes of it (size: ranks of the clique, domain: ranks of the same UUID)
     "fabric": {**_WHERE, "cluster": pl.String, "clique": pl.String, "state": pl.Int64, "health": pl.Int64},
     "cliques": {**_WHERE, "enabled": pl.Int64, "clique": pl.String, "size": pl.Int64, "domain": pl.Int64},
     # NCCL's topology dump, one node per row, in the order of printing within (proc, tid)

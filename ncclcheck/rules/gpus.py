@@ -55,3 +55,11 @@ def without_p2p(facts: Facts, estimator: Estimator) -> bool:
     """Cards whose stock driver offers no peer access (GeForce of recent generations)."""
     known = classes(facts, estimator)
     return bool(known) and not any(gpu.p2p for gpu in known)
+
+
+def possible(facts: Facts, estimator: Estimator) -> tuple[Gpu, ...]:
+    """GPU classes by name, else by the NVLink total that NCCL's topology dump shows; empty: neither is in the input."""
+    named, shape, table = classes(facts, estimator), estimator.shape, estimator.hardware
+    if named or shape.nvlink_total_gbps is None:
+        return named
+    return tuple(table.gpus[name] for name in table.classes_of_total(shape.nvlink_total_gbps, shape.release))
