@@ -110,8 +110,7 @@ WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | {
     "net_ib_vdevice", "net_ib_device", "net_ofi_nic_group", "net_using", "net_plugin_assigned", "init_start",
     "init_complete", "comm_nodes", "legacy_comm", "nranks", "channel_connect", "ring_order", "connected",
     "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "p2p_disabled_pair",
-    "p2p_unavailable", "net_counts",
-    "p2p_unavailable", "mnnvl", "mnnvl_fabric",
+    "p2p_unavailable", "net_counts", "mnnvl", "mnnvl_fabric",
 }  # fmt: skip
 
 
