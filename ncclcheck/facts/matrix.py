@@ -35,6 +35,7 @@ class Matrix(NamedTuple):
     path: Mapping[tuple[str, str], str]
     links: Mapping[tuple[str, str], int]
     cpu_affinity: Mapping[str, str]
+    numa_affinity: Mapping[str, str]
     lines: Mapping[str, Evidence]
 
     def between(self, a: str, b: str) -> str | None:
@@ -89,6 +90,7 @@ def matrices(tables: Mapping[str, pl.DataFrame], paths: tuple[str, ...]) -> tupl
                 gpus=tuple(d["name"] for d in mine if d["kind"] == "gpu"), nics=tuple(nics), nic_names=names,
                 path=path, links=links,
                 cpu_affinity={d["name"]: d["cpu_affinity"] for d in mine if d["cpu_affinity"]},
+                numa_affinity={d["name"]: d["numa_affinity"] for d in mine if d["numa_affinity"]},
                 lines={d["name"]: Evidence(paths[row["source"]], d["line"], "") for d in mine},
             )
         )  # fmt: skip

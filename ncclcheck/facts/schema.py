@@ -86,6 +86,8 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     },
     # pairs of GPUs that NCCL says cannot use P2P
     "p2p_pairs": {**_WHERE, "kind": pl.String, "a": pl.Int64, "b": pl.Int64},
+    # CPUs of NCCL's threads for a GPU, as printed; text: the GPU's own CPUs and the process's (2.28.3+)
+    "affinities": {**_WHERE, "gpu": pl.Int64, "mask": pl.String, "text": pl.String},
     # device names printed by tools and frameworks
     "gpu_names": {
         "source": pl.UInt32, "line": pl.UInt32, "host": pl.String, "pid": pl.Int64, "rank": pl.Int64,

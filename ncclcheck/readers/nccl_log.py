@@ -33,6 +33,7 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "cliques": reader.rows("mnnvl", "cliques", clique="clique_id", size="clique_size", domain="nvl_domain_size"),
         "topology": reader.topology(),
         "paths": reader.paths(),
+        "affinities": reader.rows("affinity", conform_to="affinities"),
         "failures": reader.failures(),
         "port_events": reader.port_events(),
         "verbs_failures": reader.verbs_failures(),
@@ -53,6 +54,8 @@ _NOTES = {
     "net_ofi_topo_file": "path",
     "net_ofi_gdr_off": "",
     "net_ofi_message": "text",
+    "rccl_kernel_option_missing": "missing",
+    "ib_hint": "text",
     "nic_not_pci": "path",
     "sys_unreadable": "path",
     "path_not_found": "path",
@@ -106,7 +109,7 @@ _FAILURES: dict[str, dict[str, str]] = {
 }
 
 WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | {
-    "version", "env_set", "env_value", "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
+    "affinity", "version", "env_set", "env_value", "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
     "net_ib_vdevice", "net_ib_device", "net_ofi_nic_group", "net_using", "net_plugin_assigned", "init_start",
     "init_complete", "comm_nodes", "legacy_comm", "nranks", "channel_connect", "ring_order", "connected",
     "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "p2p_disabled_pair",
