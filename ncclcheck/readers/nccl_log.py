@@ -109,10 +109,11 @@ _FAILURES: dict[str, dict[str, str]] = {
 }
 
 WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | {
-    "affinity", "version", "env_set", "env_value", "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
+    "version", "env_set", "env_value", "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
     "net_ib_vdevice", "net_ib_device", "net_ofi_nic_group", "net_using", "net_plugin_assigned", "init_start",
     "init_complete", "comm_nodes", "legacy_comm", "nranks", "channel_connect", "ring_order", "connected",
-    "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "p2p_disabled_pair",
+    "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "affinity",
+    "p2p_disabled_pair",
     "p2p_unavailable", "net_counts", "mnnvl", "mnnvl_fabric",
 }  # fmt: skip
 
