@@ -23,6 +23,7 @@ from ncclcheck.facts.presence import Absent, Visibility
 from ncclcheck.facts.printed import MAX_EVIDENCE
 from ncclcheck.facts.seen import Seen
 from ncclcheck.facts.shape import JobShape
+from ncclcheck.facts.topo_file import topo_files
 from ncclcheck.facts.traffic import Traffic
 from ncclcheck.facts.versions import Versions
 
@@ -122,6 +123,7 @@ class Facts(Traffic):
                       for seen in self.notes(kind) if "vmbus" in seen.value.lower()]  # fmt: skip
         behind = self["nics"].filter(pl.col("pci").str.contains("VMBUS", literal=True))
         signs.extend(self._seen(behind.select("proc", "source", "line", value=pl.format("{} behind VMBUS", "name"))))
+        signs += [Seen(sign, (), (line,)) for file in topo_files(self) for sign, line in file.guest_signs]
         return (*signs, *self.emulated_bridges)
 
     @cached_property

@@ -13,6 +13,7 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.matrix import ORDER
 from ncclcheck.facts.seen import Nic
 from ncclcheck.facts.shape import JobShape
+from ncclcheck.facts.topo_file import path_tables, topo_files
 
 if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
@@ -56,7 +57,7 @@ def shape_of(facts: Facts) -> JobShape:
         inside = facts.edge_table.filter(pl.col("scope") == "inside").select(pl.col("own").n_unique()).item()
         if inside > 1:
             nodes, gpus, nranks = 1, int(inside), int(inside)
-    matrix = next((m for m in facts.matrices if m.kind == "topo" and m.gpus), None)
+    matrix = next((m for m in path_tables(facts) if m.gpus), None)
     if matrix and gpus is None:
         gpus, nodes = len(matrix.gpus), nodes or (1 if nranks is None else None)
     used = _net_devices(facts)
@@ -124,8 +125,8 @@ def gpu_paths(facts: Facts) -> frozenset[str]:
     graphs = facts["graphs"].filter(pl.col("nchannels") > 0)
     found.update(graphs.get_column("type_intra").drop_nulls().unique().to_list())
     classes = {_PATHS[name] for name in found if name in _PATHS}
-    for matrix in facts.matrices:
-        if matrix.kind == "topo" and not matrix.nvlink_hidden:
+    for matrix in path_tables(facts):
+        if not matrix.nvlink_hidden:
             classes.update(path for _, _, path in matrix.gpu_pairs() if path in ORDER)
     return frozenset(classes)
 
@@ -185,8 +186,9 @@ def _rates(facts: Facts) -> tuple[float, ...]:
     """Rates of net devices that the input proves, Gb/s."""
     listed = {nic.gbit for nics in facts.nic_lists.values() for nic in _undivided(nics) if nic.gbit is not None}
     dumped = facts["topology"].get_column("net_gbps").drop_nulls().unique().to_list()
+    filed = {nic.gbit for file in topo_files(facts) for nic in file.nics if nic.rdma and nic.gbit}
     # 1.25 GB/s is what NCCL takes for a socket interface whose speed it cannot read
-    return tuple(sorted({*listed, *(round(gbps * 8, 1) for gbps in dumped if gbps != 1.25)}))
+    return tuple(sorted({*listed, *filed, *(round(gbps * 8, 1) for gbps in dumped if gbps != 1.25)}))
 
 
 def _network(facts: Facts) -> str:

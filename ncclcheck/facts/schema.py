@@ -105,6 +105,25 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     "matrix_cells": {
         "block": pl.UInt32, "line": pl.UInt32, "a": pl.String, "b": pl.String, "path": pl.String, "links": pl.Int64,
     },
+    # topology and graph files of NCCL: kind topo-xml or graph-xml; file numbers those of the reading
+    "topo_files": {
+        "file": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "complete": pl.Boolean,
+        "rccl": pl.Boolean,
+    },
+    # their elements in order; parent: its node number; whole: its end was read; attributes as NCCL names them
+    "topo_nodes": {
+        "file": pl.UInt32, "line": pl.UInt32, "node": pl.UInt32, "parent": pl.UInt32, "tag": pl.String,
+        "whole": pl.Boolean, "bus_id": pl.String, "pci_class": pl.String, "vendor": pl.String, "device": pl.String,
+        "link_speed": pl.String, "link_width": pl.Int64, "dev": pl.Int64, "rank": pl.Int64, "sm": pl.Int64,
+        "gdr": pl.Int64, "target": pl.String, "count": pl.Int64, "target_class": pl.String, "name": pl.String,
+        "mbps": pl.Int64, "guid": pl.String, "numa": pl.Int64, "affinity": pl.String, "arch": pl.String,
+        "family": pl.Int64, "model": pl.Int64, "host_hash": pl.String,
+    },
+    "graph_files": {
+        "file": pl.UInt32, "line": pl.UInt32, "id": pl.Int64, "pattern": pl.Int64, "cross_nic": pl.Int64,
+        "nchannels": pl.Int64, "bw_intra": pl.Float64, "bw_inter": pl.Float64, "type_intra": pl.String,
+        "type_inter": pl.String, "gpus": pl.Int64,
+    },
 }  # fmt: skip
 
 

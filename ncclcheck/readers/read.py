@@ -15,11 +15,16 @@ from ncclcheck.readers.nccl_log import WANTED, log_tables
 
 if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neither
     from ncclcheck.readers.device_names import DeviceName
-    from ncclcheck.readers.topo_matrix import Matrix
+    from ncclcheck.readers.topo_matrix import Matrix, MatrixReader
+    from ncclcheck.readers.topo_xml import Document, XmlReader
 
 # Blocks that may hold a matrix (`GPU0`) or device names; the readers themselves make sure.
 _MATRIX = re.compile(rb"GPU[0-9]")
 _DEVICE_NAMES = re.compile(rb"#\s+Rank\s+\d|GPU \d+: ")
+# What begins a topology file or a piece of one.
+_XML = (b"<system", b"<graphs", b"<cpu ", b"<pci ", b"<gpu ", b"<graph ")
+# A command this near the end of a block may print its table into the next one.
+_END_BYTES = 8192
 
 
 class InputReading(NamedTuple):
@@ -53,37 +58,82 @@ def read_sources(sources: Sequence[Blocks]) -> Reading:
 
 @dataclass
 class _OtherKinds:
-    """Matrices and device names, found while the log reader works on the same blocks."""
+    """Matrices, topology files and device names, found while the log reader works on the same blocks.
+
+    A table or a file may lie across the border of two blocks: its reader lives as long as the input.
+    """
 
     kinds: dict[int, set[str]] = field(default_factory=dict)
+    _source: int = -1
+    _matrix_reader: MatrixReader | None = None
+    _xml_reader: XmlReader | None = None
     _matrices: list[tuple[int, Matrix]] = field(default_factory=list)
+    _documents: list[tuple[int, Document]] = field(default_factory=list)
     _names: list[tuple[int, DeviceName]] = field(default_factory=list)
 
     def look(self, source: int, block: bytes, first_line: int) -> None:
-        if _MATRIX.search(block):
-            from ncclcheck.readers.topo_matrix import may_hold_matrix, read_matrices
-
-            found = read_matrices(_lines(block, first_line)) if may_hold_matrix(block) else []
-            self._matrices.extend((source, one) for one in found)
-            if found:
-                self.kinds.setdefault(source, set()).add("topo-matrix")
+        if source != self._source:
+            self._finish()
+            self._source = source
+        self._look_for_matrices(block, first_line)
+        self._look_for_files(block, first_line)
         if _DEVICE_NAMES.search(block):
             from ncclcheck.readers.device_names import find_device_names
 
             named = find_device_names(_lines(block, first_line))
             self._names.extend((source, one) for one in named)
             if named:
-                self.kinds.setdefault(source, set()).add("device-names")
+                self._note("device-names")
+
+    def _look_for_matrices(self, block: bytes, first_line: int) -> None:
+        waiting = self._matrix_reader is not None and self._matrix_reader.is_waiting
+        commanded = b"nvidia-smi" in block[-_END_BYTES:]
+        if not (waiting or commanded or _MATRIX.search(block)):
+            return
+        from ncclcheck.readers.topo_matrix import MatrixReader, may_hold_matrix
+
+        if waiting or commanded or may_hold_matrix(block):
+            self._matrix_reader = self._matrix_reader or MatrixReader()
+            self._matrix_reader.read(_lines(block, first_line))
+
+    def _look_for_files(self, block: bytes, first_line: int) -> None:
+        waiting = self._xml_reader is not None and self._xml_reader.is_waiting
+        if waiting or any(mark in block for mark in _XML):
+            from ncclcheck.readers.topo_xml import XmlReader
+
+            self._xml_reader = self._xml_reader or XmlReader()
+            self._xml_reader.read(_lines(block, first_line))
+
+    def _finish(self) -> None:
+        """The input has ended."""
+        if self._matrix_reader is not None:
+            for matrix in self._matrix_reader.finish():
+                self._matrices.append((self._source, matrix))
+                self._note("topo-matrix")
+        if self._xml_reader is not None:
+            for document in self._xml_reader.finish():
+                self._documents.append((self._source, document))
+                self._note(document.kind)
+        self._matrix_reader = self._xml_reader = None
+
+    def _note(self, kind: str) -> None:
+        self.kinds.setdefault(self._source, set()).add(kind)
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        tables = {}
-        if self._names:
-            rows = [
-                {"source": source, "line": n.line, "host": n.host, "pid": n.pid, "rank": n.rank,
-                 "device": None if n.device is None else str(n.device), "name": n.name}
-                for source, n in self._names
-            ]  # fmt: skip
-            tables["gpu_names"] = conform("gpu_names", pl.DataFrame(rows, infer_schema_length=None))
+        self._finish()
+        tables: dict[str, pl.DataFrame] = {}
+        rows: list[dict[str, object]] = [
+            {"source": source, "line": n.line, "host": n.host, "pid": n.pid, "rank": n.rank,
+             "device": None if n.device is None else str(n.device), "name": n.name}
+            for source, n in self._names
+        ]  # fmt: skip
+        if self._documents:
+            from ncclcheck.readers.topo_tables import gpu_names, topology_tables
+
+            tables |= topology_tables(self._documents)
+            rows += gpu_names(self._documents)
+        if rows:
+            tables["gpu_names"] = conform("gpu_names", pl.from_dicts(rows, infer_schema_length=None))
         if self._matrices:
             tables |= _matrix_tables(self._matrices)
         return tables

@@ -7,7 +7,7 @@ everything odd is said in `Matrix.problems`.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
@@ -80,11 +80,9 @@ def read_matrices(lines: Sequence[tuple[int, str]]) -> list[Matrix]:
     """Read every table in numbered lines, in the order of their first lines."""
     if not may_hold_matrix(text for _, text in lines):
         return []
-    reader = _Reader()
-    for number, text in lines:
-        if len(text) <= _LONGEST_LINE:
-            reader.read(number, text)
-    return sorted(reader.matrices(), key=lambda matrix: matrix.first_line)
+    reader = MatrixReader()
+    reader.read(lines)
+    return reader.finish()
 
 
 _LONGEST_LINE = 8_000  # 256 devices and their blanks stay below it
@@ -262,8 +260,11 @@ class _Block:
         return self.header is None or label in self.header.labels or label[:3] in ("GPU", "NIC")
 
 
-class _Reader:
-    """Hands each line to the table it belongs to; one open table per launcher label."""
+class MatrixReader:
+    """Hands each line of one input to the table it belongs to; one open table per launcher label.
+
+    Lines come in order, in as many calls as one likes.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, _Block] = {}
@@ -271,7 +272,23 @@ class _Reader:
         self._commands: dict[str, tuple[int, str]] = {}
         self._latest = 0  # the last line that was one of a table
 
-    def read(self, number: int, text: str) -> None:
+    @property
+    def is_waiting(self) -> bool:
+        """A table has begun and may go on."""
+        return bool(self._open)
+
+    def read(self, lines: Iterable[tuple[int, str]]) -> None:
+        for number, text in lines:
+            if len(text) <= _LONGEST_LINE:
+                self._read(number, text)
+
+    def finish(self) -> list[Matrix]:
+        """The input ends: all tables, in the order of their first lines."""
+        self._close_all()
+        matrices = [_Assembler(block).matrix() for block in self._closed]
+        return sorted((matrix for matrix in matrices if matrix), key=lambda matrix: matrix.first_line)
+
+    def _read(self, number: int, text: str) -> None:
         if self._open and number - self._latest > _PATIENCE:
             self._close_all()
         if not self._open and not ("GPU" in text and _GPU_LABEL.search(text)) and "nvidia-smi" not in text:
@@ -360,13 +377,6 @@ class _Reader:
     def _close_all(self) -> None:
         for label in list(self._open):
             self._close(label)
-
-    def matrices(self) -> Iterator[Matrix]:
-        self._close_all()
-        for block in self._closed:
-            matrix = _Assembler(block).matrix()
-            if matrix is not None:
-                yield matrix
 
 
 class _Assembler:

@@ -6,8 +6,9 @@ Pairs of GPUs of one NCCL node whose edges run over PCIe peer access or over sha
 SHM/direct/direct`, `via direct shared memory` until 2.12.12), with the path class and the bandwidth that follows.
 `P2P/CUMEM` and `P2P/IPC` alone do not tell NVLink from PCIe: the class comes from the GPU's name, the NVLink total of
 the GRAPH dump (`NVL[370.8]`), `type` and `bw` of the ring's `Pattern 4` line, NVLS support, `P2P/.../read` (Ampere
-over NVLink only), or a matrix (`NV18` against PIX to SYS). Where none of these is in the input the rule is not
-evaluated.
+over NVLink only), a matrix (`NV18` against PIX to SYS), or a topology dump (`<nvlink>` elements, and the tree of PCI
+switches where there are none). Names of cards that are never built with NVLink tell as well. Where none of these is in
+the input the rule is not evaluated.
 
 A warning when NVLink-class GPUs go without NVLink, or peer access that is possible lies unused; information for PCIe
 cards, whose design it is. With GPU class and path both unknown the confidence is medium.
@@ -68,6 +69,8 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import Matrix
+from ncclcheck.facts.named_gpus import named_machines
+from ncclcheck.facts.topo_file import path_tables
 from ncclcheck.rules import gpus
 from ncclcheck.rules.common import compared
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -79,15 +82,25 @@ if TYPE_CHECKING:
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     inside = [group for group in facts.edges if group.scope == "inside" and group.transport in ("P2P", "SHM")]
-    matrices = [m for m in facts.matrices if m.kind == "topo" and len(m.gpus) > 1 and not m.nvlink_hidden]
+    tables = [m for m in path_tables(facts) if len(m.gpus) > 1 and not m.nvlink_hidden]
+    outcomes: list[Finding | NotEvaluated] = []
     if inside:
-        yield from _from_edges(facts, estimator)
-    elif facts.gpu_paths and not matrices:
-        yield from _from_paths(facts, estimator)
-    for matrix in matrices:
-        yield from _from_matrix(matrix, facts, estimator)
-    if not (inside or matrices or facts.gpu_paths) and not _one_gpu_per_node(facts):
-        yield NotEvaluated("channel lines of GPUs of one node (INFO with INIT), GRAPH lines or `nvidia-smi topo -m`")
+        outcomes += _from_edges(facts, estimator)
+    elif facts.gpu_paths and not tables:
+        outcomes += _from_paths(facts, estimator)
+    if not any(isinstance(outcome, Finding) for outcome in outcomes):  # edges tell what is used, tables what is there
+        for matrix in tables:
+            outcomes += _from_matrix(matrix, facts, estimator)
+    yield from outcomes
+    if inside or tables or facts.gpu_paths or _one_gpu_per_node(facts):
+        return
+    cards = list(_without_nvlink(facts, estimator))
+    yield from cards
+    if not cards:
+        yield NotEvaluated(
+            "channel lines of GPUs of one node (INFO with INIT), GRAPH lines, `nvidia-smi topo -m` or a topology dump"
+            " (NCCL_TOPO_DUMP_FILE)"
+        )
 
 
 def _one_gpu_per_node(facts: Facts) -> bool:
@@ -200,6 +213,30 @@ def _from_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator
         if joined
         else "nothing is wrong with the settings; place GPUs of one group under one switch or socket, and see"
         " `nvidia-smi topo -p2p r` for peer access",
+    )
+
+
+def _without_nvlink(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
+    """Names alone: several cards of one machine that are never built with NVLink have only PCIe between them."""
+    machines = [machine for machine in named_machines(facts) if machine.gpus > 1]
+    if not machines or any(gpu.nvlink for gpu in gpus.classes(facts, estimator)):
+        return
+    known = [machine for machine in machines if all(estimator.hardware.classes_of_name(n) for n in machine.names)]
+    if not known:
+        return
+    first = known[0]
+    yield _finding(
+        f"{first.gpus} GPUs of one machine ({', '.join(first.names)}) have no NVLink: they exchange data over PCIe or"
+        " host memory",
+        tuple(machine.host for machine in known if machine.host),
+        first.evidence,
+        estimator,
+        severity=Severity.INFO,
+        confidence=Confidence.HIGH,
+        healthy={"gpus_per_node": first.gpus, "intra": "pcie-switch"},
+        actual={"gpus_per_node": first.gpus, "intra": ("pcie-cpu", "shm")},
+        fix="nothing is wrong with the settings; keep tensor-parallel groups small and under one PCIe switch or socket"
+        " (`nvidia-smi topo -m`)",
     )
 
 

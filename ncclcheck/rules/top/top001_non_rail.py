@@ -9,8 +9,9 @@ rank). Tree edges do not count. Indexes are compared between hosts by rail: rail
 plugin, equal device names, order by PCI address, then the GPU beside the device, whichever all hosts can
 answer first. Until 2.29.3 the index order is what libibverbs returned on that host.
 
-From `nvidia-smi topo -m`: some GPUs have a NIC at PXB or nearer and others only PHB or worse, or such NICs serve
-unequal numbers of GPUs. NICs near no GPU are front-end or storage and are dropped first.
+From `nvidia-smi topo -m` or a topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE): some GPUs have a NIC at PXB or
+nearer and others only PHB or worse, or such NICs serve unequal numbers of GPUs. NICs near no GPU are front-end or
+storage and are dropped first.
 
 It is a warning when a cause is on record (NCCL_CROSS_NIC=1, HCAs missing or listed in another order on a host, nodes
 with different crossNic, an uneven matrix), and information otherwise, because NCCL and this tool do not see the fabric.
@@ -71,6 +72,7 @@ from ncclcheck.facts.facts import evidence_of
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.rails import RingRails
 from ncclcheck.facts.seen import Seen
+from ncclcheck.facts.topo_file import path_tables
 from ncclcheck.rules.common import compared, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -80,7 +82,7 @@ if TYPE_CHECKING:
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    matrices = [matrix for matrix in facts.matrices if matrix.kind == "topo" and len(matrix.gpus) > 1]
+    matrices = [matrix for matrix in path_tables(facts) if len(matrix.gpus) > 1]
     for matrix in matrices:
         yield from _from_matrix(matrix, estimator)
     if facts.communicators or facts.edges or not matrices:
@@ -187,7 +189,10 @@ def _list_lines(facts: Facts) -> tuple[Evidence, ...]:
 def _from_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     gpus = matrix.known_gpus()
     if not matrix.nics:
-        yield NotEvaluated("NIC columns in the matrix (RDMA devices of the host)")
+        yield NotEvaluated("RDMA devices of the host in the matrix (NIC columns) or in the topology file")
+        return
+    if matrix.kind == "topo-xml" and not matrix.complete:
+        yield NotEvaluated("the whole topology file: NICs may stand where it is cut off")
         return
     if len(gpus) < 2:
         yield NotEvaluated("a matrix with whole rows: the paths between GPUs and NICs are cut off")

@@ -5,7 +5,8 @@
 Signs of a hypervisor: emulated PCI bridges in the GRAPH dump (`PCI/0-65000 (104c823200000000)`, TI 104c:8232 at
 2.5 GT/s x1), sysfs paths through VMBUS or ACPI buses, a topology file that a cloud image ships
 (`/opt/microsoft/ndv4-topo.xml`, `/var/run/nvidia-topologyd/virtualTopology.xml`, the one of the EFA plugin), a matrix
-whose GPU-NIC cells are all PHB on one NUMA node.
+whose GPU-NIC cells are all PHB on one NUMA node. In a topology file or dump: emulated bridges, a GPU at an address
+where no PCIe port puts one (`0001:00:00.0`), switches that are made up (`ffff:ff:01.0`).
 
 A hypervisor alone is information. It becomes a warning when a symptom stands beside it: no GPUDirect RDMA on edges,
 or a flat topology or emulated bridges without a topology file. Default INFO output shows none of this, so a plain log
@@ -68,7 +69,8 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.seen import Seen
-from ncclcheck.rules.common import compared, no_number
+from ncclcheck.facts.topo_file import path_tables, topo_files
+from ncclcheck.rules.common import Numbers, compared, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -77,6 +79,9 @@ if TYPE_CHECKING:
 
 
 _NOTHING = "nothing to do: keep the topology file with the image, and GPUDirect RDMA on"
+
+# A matrix or a dump is of one machine; what a guest hides costs between several.
+_SEVERAL: dict[str, object] = {"nodes": 2, "network": "rdma"}
 
 _FIX = (
     "give NCCL the instance type's topology file (NCCL_TOPO_FILE, or /var/run/nvidia-topologyd/virtualTopology.xml),"
@@ -98,10 +103,9 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             Confidence.MEDIUM,
             (),
             tuple(matrix.lines.values())[:2],
-            {"redirect": ("", "vm")},
-            estimator,
+            compared(estimator, _SEVERAL, {**_SEVERAL, "redirect": ("", "vm")}),
         )
-    judged = any(matrix.kind == "topo" and len(matrix.gpus) > 1 and matrix.nics for matrix in facts.matrices)
+    judged = any(len(matrix.gpus) > 1 and matrix.nics for matrix in path_tables(facts))
     if not flat and not judged and not facts.visibility.graph:
         yield NotEvaluated(
             "the PCI tree (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH) or `nvidia-smi topo -m`: plain INFO"
@@ -116,18 +120,30 @@ def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Fi
         symptoms.append("no GPUDirect RDMA on edges between machines")
     if facts.emulated_bridges and not _file_loaded(facts):
         symptoms.append("emulated PCI bridges and no topology file")
+    dumps = [file for file in topo_files(facts) if file.guest_signs]
+    if any(file.slow_bridges for file in dumps):
+        symptoms.append("the topology that NCCL dumped has emulated PCI bridges")
+    if any(file.is_flat for file in dumps):
+        symptoms.append("the topology that NCCL dumped is flat: no PCI switch tells which NIC is near")
     message = f"the job runs in virtual machines ({signs[0].value})"
     message += f", and {' and '.join(symptoms)}" if symptoms else "; nothing that NCCL needs seems to be missing"
     # a topology file or an instance name speaks of a guest; emulated bridges and VMBUS are one
-    sure = bool(facts.emulated_bridges) or any("VMBUS" in sign.value.upper() for sign in signs)
+    sure = bool(facts.emulated_bridges or any(file.emulated_bridges for file in dumps)) or any(
+        "VMBUS" in sign.value.upper() for sign in signs
+    )
+    numbers = no_number("a guest that is set up right costs 0 to 3 percent")
+    if shape.gdr is Answer.NO:
+        numbers = compared(estimator, {"gdr": True}, {"gdr": False})
+    elif symptoms:
+        alone = _SEVERAL if dumps and not facts.visibility.log else {}
+        numbers = compared(estimator, alone, {**alone, "redirect": "vm"})
     return _finding(
         message,
         Severity.WARNING if symptoms else Severity.INFO,
         Confidence.HIGH if sure else Confidence.MEDIUM,
         machines_of(signs),
         evidence_of(signs),
-        {"redirect": "vm"} if symptoms else None,
-        estimator,
+        numbers,
     )
 
 
@@ -150,19 +166,15 @@ def _finding(
     confidence: Confidence,
     hosts: tuple[str, ...],
     evidence: tuple[Evidence, ...],
-    actual: dict[str, object] | None,
-    estimator: Estimator,
+    numbers: Numbers,
 ) -> Finding:
-    numbers = (
-        compared(estimator, {}, actual) if actual else no_number("a guest that is set up right costs 0 to 3 percent")
-    )
     return Finding(
         code=RULE.code,
         name=RULE.name,
         severity=severity,
         confidence=confidence,
         message=message,
-        fix=_FIX if actual else _NOTHING,
+        fix=_NOTHING if severity is Severity.INFO else _FIX,
         subject={"hosts": hosts},
         evidence=evidence,
         **numbers,
