@@ -206,7 +206,7 @@ class TopoFile:
         return Matrix(
             kind="topo-xml", complete=self.complete, nvlink_hidden=any(gpu.links is None for gpu in self.gpus),
             gpus=tuple(gpu.name for gpu in self.gpus), nics=tuple(nics), nic_names={}, path=path, links=links,
-            cpu_affinity={},
+            cpu_affinity={}, numa_affinity={},
             lines={nic.name: nic.line for nic in nics.values()} | {gpu.name: gpu.pci.line for gpu in self.gpus},
         )  # fmt: skip
 
