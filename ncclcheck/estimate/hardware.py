@@ -132,7 +132,8 @@ class Redirect(NamedTuple):
 
 
 class Tcp(NamedTuple):
-    """Socket transport: share of the line, caps in GB/s, the rate NCCL assumes for an unreadable interface (Gb/s)."""
+    """Socket transport: share of the line, caps in GB/s, and rates in Gb/s: what NCCL assumes where the interface's is
+    unreadable, and what a wireless link or a VPN carries."""
 
     line_share: float
     few_gpus_gbps: float
@@ -140,6 +141,7 @@ class Tcp(NamedTuple):
     many_gpus_from: int
     tuned_gbps: float
     unreadable_gbit: float
+    wireless_gbit: float
 
 
 class Assumed(NamedTuple):

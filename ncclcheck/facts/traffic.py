@@ -218,11 +218,9 @@ class Traffic(Printed):
         return Crossing(Answer.UNKNOWN, "no line tells how many nodes the job has")
 
     @cached_property
-    def _networks_of_communicators(self) -> dict[int, tuple[str, ...]]:
-        """Networks by communicator: the names on its edges, else what its processes say they use."""
+    def said_networks(self) -> pl.DataFrame:
+        """`proc`, `cid`, `network`: what each rank of a communicator says it uses, null where nothing tells."""
         used = self["networks"].select("proc", "tid", "line", "network")
-        if used.height == 0 and self["edges"].height == 0:
-            return {}
         # "Using network" comes before START on the same thread; splits use their parent's, and print nothing
         members = self.members.select("proc", "tid", "cid", pl.col("last_line").alias("line")).sort("line")
         said = members.join_asof(used.sort("line"), on="line", by=["proc", "tid"], check_sortedness=False)
@@ -230,12 +228,18 @@ class Traffic(Printed):
         only = (
             used.group_by("proc").agg(pl.col("network").unique().alias("only")).filter(pl.col("only").list.len() == 1)
         )
-        said = said.join(only, on="proc", how="left").with_columns(
-            network=pl.coalesce("network", pl.col("only").list.first())
+        return said.join(only, on="proc", how="left").select(
+            "proc", "cid", network=pl.coalesce("network", pl.col("only").list.first())
         )
+
+    @cached_property
+    def _networks_of_communicators(self) -> dict[int, tuple[str, ...]]:
+        """Networks by communicator: the names on its edges, else what its processes say they use."""
+        if self["networks"].height == 0 and self["edges"].height == 0:
+            return {}
         on_edges = self.edge_table.filter((pl.col("transport") == "NET") & pl.col("like").is_not_null())
         edges = self._kinds.select("cid", "like").unique().join(on_edges.select("like", "network").unique(), on="like")
-        return {**_values(said.select("cid", "network")), **_values(edges.select("cid", "network"))}
+        return {**_values(self.said_networks.select("cid", "network")), **_values(edges.select("cid", "network"))}
 
     @cached_property
     def networks(self) -> tuple[Seen, ...]:

@@ -29,11 +29,12 @@ VERSION = r"^(.*?)((?:NCCL|RCCL) version \d.*)$"
 _INNER_LEVEL = re.compile(r"NCCL (INFO|WARN) ")
 _INNER_HEAD = re.compile(r"\S{0,255}:\d{1,9}:\d{1,9} \[-?\d{1,20}\] (?:\S{1,255}:\d{1,9} (?:\(\w{1,64}\) )?)?$")
 
+# Plugins name the function in place of the file, in C++ with its signature.
 # A host that was blanked out before the log was shared stands in angle brackets.
 _ORIGIN = re.compile(
     r"(?P<host><(?!stdout>|stderr>)[\w.-]{1,64}>|[A-Za-z0-9._-]{0,255})"
     r":(?P<pid>\d{1,9}):(?P<tid>\d{1,9}) (?:\[(?P<device>-?\d+)\] )?"
-    r"(?:<\d+> )?(?:(?P<file>[^\s:]+):(?P<line>\d+) (?:\((?P<function>[^)]*)\) )?)?$"
+    r"(?:<\d+> )?(?:(?P<file>[^\s:]+|[A-Za-z_][^\[\]]{0,300}\)):(?P<line>\d+) (?:\((?P<function>[^)]*)\) )?)?$"
 )
 _DEVICE_ONLY = re.compile(r"\[(?P<device>-?\d{1,9})\] $")
 _TIME = re.compile(TIME)

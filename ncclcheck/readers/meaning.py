@@ -65,6 +65,8 @@ _NAMES = {
     "from_node": "from",
     "port_word": "port",
     "speed_path": "path",
+    "speed_ifname": "ifname",
+    "oob_filter": "filter",
     "connection_ptr": "connection",
 }
 
@@ -478,7 +480,9 @@ def _shm(frame: Frame) -> Frame:
 
 
 def _load_failed(frame: Frame) -> Frame:
-    return frame.with_columns(pl.col("dlerror").str.strip_suffix("."))
+    frame = _optional(frame, "dlerror", "loader_error")
+    error = pl.coalesce("dlerror", "loader_error").str.replace(r"\.? All attempts to load .*$", "")
+    return frame.with_columns(dlerror=error.str.strip_suffix(".")).drop("loader_error")
 
 
 def _incompatible(frame: Frame) -> Frame:

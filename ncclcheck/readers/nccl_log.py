@@ -49,6 +49,14 @@ _NOTES = {
     "net_plugin_external_loaded": "plugin",
     "net_plugin_p2p": "plugin",
     "net_plugin_env": "plugin",
+    "net_plugin_path": "path",
+    "net_plugin_not_found": "plugin",
+    "net_plugin_load_failed": "dlerror",
+    "net_plugin_symbol_missing": "symbol",
+    "net_plugin_unsupported": "plugin",
+    "net_plugin_init_failed": "plugin",
+    "net_socket_speed": "speed_mbps",
+    "net_socket_threads": "sockets_per_thread",
     "net_ofi_provider": "provider",
     "net_ofi_platform": "platform",
     "net_ofi_topo_file": "path",
@@ -63,6 +71,7 @@ _NOTES = {
     "mnnvl_rack": "rack_serial",
     "gdr_c2c": "",
     "socket_connect_retry": "errno_text",
+    "shm_cumem_fallback": "",
     "cuda_driver_version": "cuda_driver_version",
     "python_traceback": "",
 }
@@ -85,7 +94,8 @@ _FAILURES: dict[str, dict[str, str]] = {
     "socket_closed": {"func": "call"},
     "socket_recv_failed": {},
     "message_truncated": {},
-    "no_interface": {},
+    "no_interface": {"filter": "text"},
+    "path_not_found": {},
     "network_not_found": {"network": "text"},
     "no_transport": {},
     "shm_extend_failed": {},
@@ -107,6 +117,9 @@ _FAILURES: dict[str, dict[str, str]] = {
     "bootstrap_duplicate_rank": {},
     "bootstrap_nranks_mismatch": {},
 }
+
+# Remarks, unless they warn.
+_FAILURES_BY_LEVEL = ("net_ofi_message", "path_not_found")
 
 WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | {
     "version", "env_set", "env_value", "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
@@ -170,7 +183,10 @@ class _Reader:
             frame = frame.with_columns(use=pl.lit(use))
             if "ifname" in frame.columns:
                 single = frame.filter(pl.col("ifname").is_not_null())
-                parts.append(single.with_columns(name="ifname", index=pl.lit(0, pl.Int64)))
+                # one line per interface in release 2.2 and 2.3, once per network
+                order = pl.col("line").min().over("proc", "ifname").rank("dense").over("proc") - 1
+                index = order if event == "legacy_interface" else pl.lit(0)
+                parts.append(single.with_columns(name="ifname", index=index.cast(pl.Int64)))
             if "interfaces" in frame.columns:
                 listed = (
                     frame.select("proc", "source", "line", "use", "interfaces")
@@ -239,6 +255,10 @@ class _Reader:
         for kind, field in _NOTES.items():
             frame = self.rows(kind)
             if frame is not None:
+                if "plugins" in frame.columns:
+                    frame = frame.with_columns(plugin=pl.coalesce("plugin", pl.col("plugins").list.join(" ")))
+                if "type" in frame.columns:  # plugins of other kinds (tuner, profiler) have the same words
+                    frame = frame.filter(pl.col("type").is_null() | (pl.col("type") == "NET"))
                 value = pl.col(field).cast(pl.String) if field and field in frame.columns else pl.lit(None, pl.String)
                 parts.append(frame.with_columns(kind=pl.lit(kind), value=value))
         listed = self.rows("net_ib_using")
@@ -350,7 +370,7 @@ class _Reader:
             frame = self.rows(category, **{column: field for field, column in names.items()})
             if frame is None:
                 continue
-            if category == "net_ofi_message":  # a plugin's remark, unless it warns
+            if category in _FAILURES_BY_LEVEL:
                 frame = frame.filter(pl.col("_level") == "WARN")
             frame = frame.with_columns(files.gather(frame.get_column("_head")).alias("from_file"))
             own = pl.col("src_file") if "src_file" in frame.columns else pl.lit(None, pl.String)

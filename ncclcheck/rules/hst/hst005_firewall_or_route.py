@@ -205,4 +205,5 @@ RULE = Rule(
     summary="Connections between hosts are refused, time out or have no route, and the job stops on it",
     check=check,
     since="0.1.0",
+    caused_by=("NET002",),
 )

@@ -1,0 +1,142 @@
+"""Which interfaces do processes announce to their peers, and which of those can no other machine reach?
+
+The first interface of a list is the one that NCCL announces; the others are candidates. What counts is the choice.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import polars as pl
+
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.printed import MAX_EVIDENCE, Printed
+from ncclcheck.facts.question import question
+
+# (names, kind, what it is). Unnamed here: Ethernet, or whatever else leads out of the machine.
+_KINDS = [
+    (r"lo\d*$", "loopback", "the loopback"),
+    (r"docker|podman|cni-podman|cni\d|cbr\d|br-[0-9a-f]{12}|virbr|lx[cd]br|vmnet|vboxnet|vnet\d", "bridge",
+     "a bridge inside the machine"),
+    (r"veth|cali[0-9a-f]|lxc[0-9a-f]|tap\d", "pair", "the host's end of a container's link"),
+    (r"nodelocaldns|kube-|dummy\d|flannel|cilium|vxlan|weave|tunl\d|antrea", "cluster",
+     "an interface of the cluster's own network"),
+    (r"tun\d|tailscale|wg\d|zt[0-9a-z]|ppp\d|utun|nordlynx", "vpn", "a VPN"),
+    (r"wl|wifi", "wireless", "a wireless link"),
+    (r"bmc|idrac|usb\d", "management", "the link to the management controller"),
+    (r"ib|hsn", "fabric", "the fabric"),
+]  # fmt: skip
+_PATTERNS = [(re.compile(pattern, re.I), kind, words) for pattern, kind, words in _KINDS]
+# Kinds over which no other machine is reached, or none at the speed of a cluster.
+_ASTRAY = frozenset({"loopback", "bridge", "pair", "cluster", "vpn", "wireless", "management"})
+# Docker gives these addresses to the containers of its default bridge, the same on every machine.
+_LOCAL_ADDRESSES = [
+    (r"^127\.|^::1$", "the loopback"),
+    (r"^169\.254\.", "a link-local address, such as that of a node-local DNS cache"),
+    (r"^172\.17\.0\.\d+$", "Docker's default bridge"),
+]
+_CONNECT = ["socket_connect_failed", "socket_connect_gaveup"]
+
+
+class Interface(NamedTuple):
+    """An interface that processes announce. kind: "ethernet", "fabric", or one that leads astray; words: what it is."""
+
+    name: str
+    address: str
+    kind: str
+    words: str
+    machines: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def astray(self) -> bool:
+        return self.kind in _ASTRAY
+
+
+class Unreachable(NamedTuple):
+    """A peer that could not be reached at an address that only means something on the machine that announced it."""
+
+    address: str
+    words: str
+    machines: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+
+def kind_of(name: str, address: str = "") -> tuple[str, str]:
+    """Kind of an interface, and words for it."""
+    if re.match(r"127\.|::1$", address):
+        return "loopback", "the loopback"
+    for pattern, kind, words in _PATTERNS:
+        if pattern.match(name):
+            return kind, words
+    return "ethernet", "Ethernet"
+
+
+@question
+def announced(facts: Printed) -> tuple[Interface, ...]:
+    """The interfaces that processes announce, most common first: that of bootstrap, else the first of the sockets'."""
+    rows = facts["interfaces"].filter(pl.col("index").fill_null(0) == 0)
+    rank = pl.col("use").replace_strict({"bootstrap": 0, "oob": 1, "socket": 2}, default=3, return_dtype=pl.Int64)
+    rows = rows.with_columns(rank=rank).filter(pl.col("rank") == pl.col("rank").min().over("proc"))
+    return tuple(
+        Interface(name, address, *kind_of(name, address), machines, evidence)
+        for name, address, machines, evidence in _grouped(facts, rows)
+    )
+
+
+@question
+def astray_devices(facts: Printed) -> frozenset[str]:
+    """Names of listed interfaces, chosen or not, that no other machine is reached over."""
+    names = facts["interfaces"].get_column("name").drop_nulls().unique().to_list()
+    return frozenset(name for name in names if kind_of(name)[0] in _ASTRAY)
+
+
+@question
+def unreachable_peers(facts: Printed) -> tuple[Unreachable, ...]:
+    """Connections that failed for good, to addresses of interfaces that no other machine is reached over."""
+    failed = facts["failures"].filter(
+        pl.col("category").is_in(_CONNECT) & (pl.col("level") == "WARN") & pl.col("peer").is_not_null()
+    )
+    if failed.height == 0:
+        return ()
+    failed = failed.with_columns(address=pl.col("peer").str.replace(r"<\d+>$", ""))
+    astray = facts["interfaces"].filter(pl.col("name").is_in(list(astray_devices(facts))))
+    owners = dict(astray.select("address", "name").unique(keep="first", maintain_order=True).iter_rows())
+    own_link_local = any(interface.address.startswith("169.254.") and not interface.astray
+                         for interface in announced(facts))  # fmt: skip
+    rows = failed.join(facts.machine_table, on="proc", how="left", maintain_order="left")
+    grouped = rows.group_by("address", maintain_order=True).agg(
+        pl.col("machine").drop_nulls().unique().sort(), where=pl.struct("source", "line").head(MAX_EVIDENCE)
+    )
+    found = []
+    for address, machines, where in grouped.iter_rows():
+        if own_link_local and address.startswith("169.254."):
+            continue  # a flat network without configured addresses: they are as good as others there
+        words = _words(address, owners)
+        if words:
+            evidence = tuple(facts.evidence(one["source"], one["line"]) for one in where)
+            found.append(Unreachable(address, words, tuple(machines), evidence))
+    return tuple(found)
+
+
+def _words(address: str, owners: dict[str, str]) -> str:
+    if address in owners:
+        return f"{owners[address]}, {kind_of(owners[address])[1]}"
+    return next((words for pattern, words in _LOCAL_ADDRESSES if re.match(pattern, address)), "")
+
+
+def _grouped(facts: Printed, rows: pl.DataFrame) -> list[tuple[str, str, tuple[str, ...], tuple[Evidence, ...]]]:
+    """Rows of interfaces by name: name, first address, machines, first lines of some machines."""
+    rows = rows.join(facts.machine_table, on="proc", how="left", maintain_order="left")
+    first = rows.unique(["name", "machine"], keep="first", maintain_order=True)
+    grouped = first.group_by("name", maintain_order=True).agg(
+        pl.col("address").first().fill_null(""),
+        pl.col("machine").drop_nulls().sort(),
+        where=pl.struct("source", "line").sort_by("source", "line").head(MAX_EVIDENCE),
+    )
+    grouped = grouped.sort(pl.col("machine").list.len(), descending=True, maintain_order=True)
+    return [
+        (name, address, tuple(machines), tuple(facts.evidence(one["source"], one["line"]) for one in where))
+        for name, address, machines, where in grouped.drop_nulls("name").iter_rows()
+    ]
