@@ -95,7 +95,7 @@ def machine_of(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 def _telling_address(processes: pl.DataFrame, interfaces: pl.DataFrame) -> pl.DataFrame:
     """`proc` and `address` of the interface that has different addresses under one name of a machine."""
-    named = processes.drop_nulls("base").select("proc", "base").join(_addresses(interfaces), on="proc")
+    named = processes.drop_nulls("base").select("proc", "base").join(addresses(interfaces), on="proc")
     best = (
         named.group_by("base", "name")
         .agg(
@@ -195,7 +195,7 @@ def _plain_names(processes: pl.DataFrame, base: pl.Expr) -> pl.Series:
     return named.get_column("base").replace(one_to_one.get_column("label_host"), one_to_one.get_column("host"))
 
 
-def _addresses(interfaces: pl.DataFrame) -> pl.DataFrame:
+def addresses(interfaces: pl.DataFrame) -> pl.DataFrame:
     """`proc`, `name`, `address` and `order` of the interfaces that can tell machines apart, bootstrap before sockets
     before out-of-band."""
     use = pl.col("use").replace_strict({"bootstrap": 0, "socket": 1, "oob": 2}, return_dtype=pl.Int64, default=3)

@@ -59,6 +59,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.domains import networked_inside
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import ORDER, Matrix
@@ -118,6 +119,8 @@ def _by_setting(facts: Facts, estimator: Estimator, limit: str | None) -> Iterat
 
 def _set_off(setting: str, seen: Seen, facts: Facts, estimator: Estimator) -> Finding:
     one_gpu = bool(facts.communicators) and all(c.local_ranks == 1 for c in facts.communicators)
+    # nodes of one GPU may be what the setting makes of one machine
+    one_gpu = one_gpu and not networked_inside(facts)
     return _finding(
         f"{setting} switches peer access between GPUs off" + (": no effect, one GPU per node" if one_gpu else ""),
         seen.machines,
