@@ -21,6 +21,12 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     },
     # records by level word: INFO, WARN, TRACE, ABORT, VERSION (bare version lines)
     "levels": {"source": pl.UInt32, "level": pl.String, "records": pl.Int64},
+    # lines of an input, its NCCL records, and those of unknown form
+    "readings": {"source": pl.UInt32, "lines": pl.Int64, "records": pl.Int64, "unrecognised": pl.Int64},
+    # lines that are not as their writers wrote them: joined (several records, each whole), mended (halves of a record
+    # put together), torn (part of a record lost to another writer), cut (a record ends too early); and the first lines
+    # of unknown form
+    "damage": {"source": pl.UInt32, "line": pl.UInt32, "kind": pl.String},
     "versions": {**_WHERE, "version": pl.String, "cuda": pl.String, "hip": pl.Boolean},
     # variables with the value in force; origin: log, script or live
     "settings": {**_WHERE, "name": pl.String, "value": pl.String, "origin": pl.String},

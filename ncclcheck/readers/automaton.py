@@ -56,6 +56,28 @@ class Automaton:
                 return event, fields
         return None
 
+    def ends_early(self, text: str) -> bool:
+        """Does the text stop where some event goes on?"""
+        if any(phrase.startswith(text) for phrase in self._candidates.phrases(text)):
+            return True
+        return any(self._stops(text, self._events[event][0]) for event in self._candidates.of(text))
+
+    def _stops(self, text: str, first: int) -> bool:
+        """Does the parser want more at the end of the text?"""
+        stack, position = [first], 0
+        while position < len(text):
+            state = stack[-1]
+            if state not in self._choices:
+                self._choices[state] = Choices(self._of(state))
+            try:
+                name, value = self._choices[state].take(text, position)
+            except NothingFitsError:
+                return self._choices[state].begins(text[position:])
+            if not self._feed(stack, name):
+                return False
+            position += len(value)
+        return True
+
     def _run(self, text: str, first: int, last: int) -> list[Field] | None:
         stack, fields, position = [first], [], 0
         while position < len(text):

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 # A private-use character: what a slot becomes in a shape. Never "#" or "%d": NCCL and its users print those.
 SLOT = "\ue000"
+
+
+# A choice of words as Lark writes it, with its blanks escaped: `(?:send|receive)`.
+_CHOICE = re.compile(r"\(\?:((?:[\w|<>=-]|\\ )+)\)")
 
 
 class Terminal(NamedTuple):
@@ -39,6 +44,10 @@ class Candidates:
                     self._by_pattern.append((re.compile(terminal.text), event))
                 else:
                     self._by_letter.setdefault(terminal.text[0], []).append((terminal.text, event))
+
+    def phrases(self, text: str) -> Iterator[str]:
+        """The phrases that begin with the same letter."""
+        return (phrase for phrase, _ in self._by_letter.get(text[:1], ()))
 
     def of(self, text: str) -> Iterator[str]:
         seen = set()
@@ -80,3 +89,14 @@ class Choices:
             if best:
                 return best, value
         raise NothingFitsError
+
+    def begins(self, rest: str) -> bool:
+        """Is it the beginning of a phrase or word that would fit?"""
+        words = (_words(pattern.pattern) for group in self.patterns for _, pattern in group)
+        return any(word.startswith(rest) for word in chain((phrase for phrase, _ in self.phrases), *words))
+
+
+def _words(pattern: str) -> list[str]:
+    """The words of a pattern that is a plain choice of some."""
+    found = _CHOICE.fullmatch(pattern)
+    return [word.replace("\\", "") for word in found[1].split("|")] if found else []

@@ -14,7 +14,7 @@ import polars as pl
 
 from ncclcheck.readers import meaning, release
 from ncclcheck.readers.framing import Head, parse_head
-from ncclcheck.readers.projection import Block, Piece, Projection
+from ncclcheck.readers.projection import DAMAGE, Block, Piece, Projection
 
 # Blocks under way at once. Polars works outside of Python's lock, so threads keep the cores busy.
 _WORKERS = min(4, os.cpu_count() or 1)
@@ -46,12 +46,13 @@ class Events:
     """counts: one per input, in order. heads: (input, what stood before the level word), in the order of `_head`.
     frames: per event the rows of all inputs: `_source` (index of the input), RECORD's columns, fields as text.
     A WARN of a wording that no event has is the event "warn", with its `message`. unrecognised: other records that no
-    event matched, with `message`."""
+    event matched, with `message`. damage: lines that are not as their writers wrote them (`projection.DAMAGE`)."""
 
     counts: list[Count]
     heads: list[tuple[int, str]]
     frames: dict[str, pl.DataFrame]
     unrecognised: pl.DataFrame | None
+    damage: pl.DataFrame
 
     @cached_property
     def processes(self) -> pl.DataFrame:
@@ -181,6 +182,7 @@ class _Gathering:
         self._counts = [Count() for _ in range(sources)]
         self._frames: dict[str, list[pl.DataFrame]] = {}
         self._unrecognised: list[pl.DataFrame] = []
+        self._damage: list[pl.DataFrame] = []
 
     def add(self, block: Block) -> None:
         for source, lines in block.lines:
@@ -188,6 +190,7 @@ class _Gathering:
         for source, level, records in block.levels:
             self._counts[source].recognised += records
             self._counts[source].levels[level] += records
+        self._damage.append(block.damage)
         for event, frame in block.events.items():
             self._frames.setdefault(event, []).append(frame)
         if block.unrecognised is None:
@@ -204,4 +207,5 @@ class _Gathering:
     def finish(self, heads: list[tuple[int, str]]) -> Events:
         frames = {event: pl.concat(parts, how="diagonal") for event, parts in self._frames.items()}
         unknown = pl.concat(self._unrecognised) if self._unrecognised else None
-        return Events(self._counts, heads, frames, unknown)
+        damage = pl.concat(self._damage) if self._damage else pl.DataFrame(schema=DAMAGE)
+        return Events(self._counts, heads, frames, unknown, damage)

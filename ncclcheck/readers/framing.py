@@ -27,6 +27,8 @@ VERSION = r"^(.*?)((?:NCCL|RCCL) version \d.*)$"
 
 # A second record inside the text of a first one: its level, and what has to stand before that.
 _INNER_LEVEL = re.compile(r"NCCL (INFO|WARN) ")
+# The bare version line behind a record; with a blank before it, it is a word of the message.
+_INNER_VERSION = re.compile(r"(?<=\S)NCCL version \d[\w.+-]{0,64}\s*$")
 _INNER_HEAD = re.compile(r"\S{0,255}:\d{1,9}:\d{1,9} \[-?\d{1,20}\] (?:\S{1,255}:\d{1,9} (?:\(\w{1,64}\) )?)?$")
 
 # Plugins name the function in place of the file, in C++ with its signature.
@@ -41,6 +43,8 @@ _TIME = re.compile(TIME)
 # Colours as text: the control character itself is gone from a block by now.
 _COLOUR = re.compile(r"(?:\x1b|ESC|\\(?:u001b|x1b|033))\[[0-9;]{0,16}m")
 _LONGEST_HEAD = 1000
+_LONGEST_VERSION = 100
+_LIMIT = 1023
 
 
 class Head(NamedTuple):
@@ -73,6 +77,9 @@ def inner_records(message: str) -> Iterator[Inner]:
         if head:
             last = level.end()
             yield Inner(head.start(), head[0], level[1], last)
+    version = _INNER_VERSION.search(message, max(last, len(message) - _LONGEST_VERSION))
+    if version:
+        yield Inner(version.start(), "", "VERSION", version.start())
 
 
 @lru_cache(maxsize=200_000)
@@ -94,6 +101,12 @@ def parse_head(text: str) -> Head:
         src_line=_small(found["line"]),
         src_func=found["function"],
     )
+
+
+def at_limit(head: str, message: str) -> bool:
+    """Has the record the longest form that NCCL until 2.28.9 writes: prefix and text in 1024 bytes with the last 0?"""
+    found = _ORIGIN.search(_TIME.sub("", head))
+    return found is not None and abs(len(found[0]) + len("NCCL INFO ") + len(message) - _LIMIT) <= 1
 
 
 def _small(digits: str | None) -> int | None:

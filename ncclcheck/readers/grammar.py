@@ -137,6 +137,10 @@ class ShapeParser:
             fields[name] = tuple(piece for piece in pieces if name not in field_types() or isinstance(piece, int))
         return ShapeReading(event, fields)
 
+    def ends_early(self, shape: str) -> bool:
+        """Is it the beginning of some event, and no more?"""
+        return self._automaton.ends_early(shape)
+
 
 def build(shapes: bool, strict: bool = False) -> Lark:
     """Lark built from the grammar files, for shapes or for raw messages. Takes about a second."""

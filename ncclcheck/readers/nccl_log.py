@@ -16,6 +16,8 @@ def log_tables(events: Events) -> dict[str, Frame]:
     tables = {
         "processes": _processes(events),
         "levels": _levels(events),
+        "readings": _readings(events),
+        "damage": _damage(events),
         "versions": reader.rows("version", conform_to="versions"),
         "settings": reader.settings(),
         "interfaces": reader.interfaces(),
@@ -41,6 +43,9 @@ def log_tables(events: Events) -> dict[str, Frame]:
     }
     return {name: frame for name, frame in tables.items() if frame is not None and frame.height}
 
+
+# Lines of unknown form that are kept as evidence, per input.
+MOST_UNKNOWN = 4
 
 # Events that say one thing: kind of note -> field that holds its value ("" for none).
 _NOTES = {
@@ -144,6 +149,25 @@ def _levels(events: Events) -> Frame:
         (source, level, number) for source, count in enumerate(events.counts) for level, number in count.levels.items()
     ]
     return pl.DataFrame(rows, schema=dict(TABLES["levels"]), orient="row")
+
+
+def _readings(events: Events) -> Frame:
+    rows = [
+        (source, count.lines, count.recognised + count.unrecognised, count.unrecognised)
+        for source, count in enumerate(events.counts)
+    ]
+    return pl.DataFrame(rows, schema=dict(TABLES["readings"]), orient="row")
+
+
+def _damage(events: Events) -> Frame:
+    """Damaged lines, and the first few of those with a record that no event matched."""
+    where = ["_source", "_line"]
+    parts = [events.damage]
+    if events.unrecognised is not None:
+        unknown = events.unrecognised.join(events.damage, on=where, how="anti").sort(where)
+        first = unknown.group_by("_source", maintain_order=True).head(MOST_UNKNOWN)
+        parts.append(first.select(*where, kind=pl.lit("unknown")))
+    return conform("damage", pl.concat(parts).rename({"_source": "source", "_line": "line"}).sort("source", "line"))
 
 
 class _Reader:

@@ -10,32 +10,41 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from ncclcheck.readers import framing
 from ncclcheck.readers.choices import SLOT
-from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask_pattern, slot_kinds
+from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask, mask_pattern, slot_kinds
+from ncclcheck.readers.mending import TORN, Found, Mender
 
 # Keep memory bounded when a hostile input makes every line a shape of its own.
 _MAX_SHAPES = 200_000
+# Lists of devices that may be cut are longer: NCCL's limit less a prefix.
+_LONG_LIST = 700
+# Unknown messages of a block that are looked at once more.
+_MOST_CUT = 2_000
 
 # Columns that every event's table has beside its fields (which never begin with "_").
 RECORD = {
     "_source": pl.UInt32,  # index of the input
     "_line": pl.UInt32,  # 1-based line of the input
-    "_record": pl.UInt8,  # 0, or the number of the record within its line
+    "_record": pl.UInt32,  # 0, or the number of the record within its line
     "_head": pl.UInt32,  # what stood before the level, as an index into Projection.heads
     "_time": pl.String,  # clock time as written, or null
     "_level": pl.String,  # INFO, WARN, TRACE, ABORT or VERSION; AROUND: a line that is not NCCL's
 }
 
 AROUND = "AROUND"
+
+
+# Lines that are not as their writers wrote them. kind: of `mending`, or "cut" where a record ends too early.
+DAMAGE = {"_source": pl.UInt32, "_line": pl.UInt32, "kind": pl.String}
 
 
 class Piece(NamedTuple):
@@ -54,13 +63,14 @@ class Piece(NamedTuple):
 class Block:
     """What some pieces held: a table per event, and the records that no event matched.
 
-    lines: (input, lines) of each piece. levels: (input, level word, records).
+    lines: (input, lines) of each piece. levels: (input, level word, records). damage: the columns of `DAMAGE`.
     """
 
     lines: list[tuple[int, int]]
     levels: list[tuple[int, str, int]] = field(default_factory=list)
     events: dict[str, pl.DataFrame] = field(default_factory=dict)
     unrecognised: pl.DataFrame | None = None
+    damage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=DAMAGE))
 
 
 class Projection:
@@ -82,7 +92,7 @@ class Projection:
     def read(self, pieces: Sequence[Piece]) -> Block:
         """Project pieces of inputs, in order: many small ones cost as much as one large."""
         result = Block([(piece.source, piece.lines) for piece in pieces])
-        records = _records(pieces, self._marks)
+        records, result.damage = _records(pieces, self._marks, self._knows)
         if records.height == 0:
             return result
         records = (
@@ -127,7 +137,17 @@ class Projection:
             result.unrecognised = pl.concat(rows.select(*RECORD, "message") for rows in unknown).sort(
                 "_source", "_line", "_record"
             )
+            result.damage = pl.concat([result.damage, self._cut(result.unrecognised, result.damage)])
         return result
+
+    def _cut(self, unrecognised: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+        """Records that begin like an event and end too early: another cut than those already known."""
+        texts = unrecognised.filter(pl.col("_level") == "INFO").select("_source", "_line", "message")
+        texts = texts.join(known.filter(pl.col("kind") == TORN), on=["_source", "_line"], how="anti")
+        messages = texts.get_column("message").unique().head(_MOST_CUT)
+        cut = [message for message in messages if self._parser.ends_early(mask(message))]
+        rows = texts.filter(pl.col("message").is_in(cut)).sort("_source", "_line")
+        return rows.select("_source", "_line", kind=pl.lit("cut"))
 
     def _index_heads(self, records: pl.DataFrame) -> pl.DataFrame:
         """Heads become indexes, and the clock times in them a column: looked at once per distinct head."""
@@ -145,6 +165,10 @@ class Projection:
         table = table.select("_source", "_head", "_time", id=pl.Series(ids, dtype=pl.UInt32))
         joined = records.join(table, on=["_source", "_head"], how="left", maintain_order="left")
         return joined.with_columns(_head="id").drop("id")
+
+    def _knows(self, message: str) -> bool:
+        """Is it a record that some event matches?"""
+        return self._reading(mask(message[:_LONGEST_MESSAGE])) is not None
 
     def _reading(self, shape: str) -> ShapeReading | None:
         try:
@@ -196,9 +220,11 @@ _BEFORE_HEADS = {
 }
 
 
-def _records(pieces: Sequence[Piece], around: Sequence[str]) -> pl.DataFrame:
+def _records(
+    pieces: Sequence[Piece], around: Sequence[str], knows: Callable[[str], bool]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All NCCL records of some pieces, and the lines that hold one of the phrases `around`: the columns of
-    `_BEFORE_HEADS`."""
+    `_BEFORE_HEADS`. And the lines in which several writers met: the columns of `DAMAGE`."""
     text = pl.col("text")
     block = decode(_joined([piece.block for piece in pieces]))
     lines = (
@@ -207,7 +233,7 @@ def _records(pieces: Sequence[Piece], around: Sequence[str]) -> pl.DataFrame:
         .collect()
     )
     if lines.height == 0:
-        return pl.DataFrame(schema=_BEFORE_HEADS)
+        return pl.DataFrame(schema=_BEFORE_HEADS), pl.DataFrame(schema=DAMAGE)
     plain = text.str.contains("NCCL INFO ", literal=True)
     informed = (
         lines.filter(plain)
@@ -220,9 +246,21 @@ def _records(pieces: Sequence[Piece], around: Sequence[str]) -> pl.DataFrame:
     )
     others = _framed(lines.filter(~plain), around) if informed.height < lines.height else None
     records = informed if others is None else pl.concat([informed, others.select(informed.columns)])
-    records = _split_inner(records.with_columns(_record=pl.lit(0, pl.UInt8)))
+    starts = list(accumulate(piece.lines for piece in pieces))
+    records, found = Mender(block, starts, knows).mend(records.with_columns(_record=pl.lit(0, pl.UInt32)))
     records = records.with_columns(_trimmed(pl.col("message"), block))
-    return _placed(records.sort("_line", "_record"), pieces).select(*_BEFORE_HEADS)
+    found += _lists_at_limit(records)
+    damage = pl.DataFrame(found, schema={"_line": lines.schema["_line"], "kind": pl.String}, orient="row")
+    placed = _placed(records.sort("_line", "_record"), pieces).select(*_BEFORE_HEADS)
+    return placed, _placed(damage, pieces).select(*DAMAGE)
+
+
+def _lists_at_limit(records: pl.DataFrame) -> list[Found]:
+    """Lists of devices that are as long as a line may be: the last ones are missing. (Those of ranks always are.)"""
+    message = pl.col("message")
+    long = records.filter((message.str.len_bytes() > _LONG_LIST) & message.str.starts_with("NET/"))
+    rows = long.select("_line", "_head", "message").iter_rows()
+    return [Found(line, "cut") for line, head, text in rows if framing.at_limit(head, text)]
 
 
 def _joined(blocks: Sequence[bytes]) -> bytes:
@@ -282,27 +320,6 @@ def _framed(lines: pl.DataFrame, around: Sequence[str]) -> pl.DataFrame:
         rest = found.filter(~matched).drop("parts")
     columns = ["_line", "_head", "message", "_level"]
     return pl.concat([kind.select(columns) for kind in kinds])
-
-
-def _split_inner(records: pl.DataFrame) -> pl.DataFrame:
-    """Lines that hold several records: one row each. Rare, so done line by line."""
-    joined = pl.col("message").str.contains_any(["NCCL INFO ", "NCCL WARN "])
-    many = records.filter(joined)
-    if many.height == 0:
-        return records
-    rows = [piece for row in many.iter_rows(named=True) for piece in _pieces_of_line(row)]
-    split = pl.DataFrame(rows, schema=records.schema)
-    return pl.concat([records.filter(~joined), split])
-
-
-def _pieces_of_line(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    message = row["message"]
-    inner = list(islice(framing.inner_records(message), 255))
-    yield {**row, "message": message[: inner[0].start] if inner else message}
-    for number, record in enumerate(inner, 1):
-        end = inner[number].start if number < len(inner) else len(message)
-        piece = message[record.message : end]
-        yield {**row, "_head": record.head, "_level": record.level, "_record": number, "message": piece}
 
 
 def _gather(rows: pl.DataFrame, shapes: dict[int, dict[str, tuple[int | str, ...]]]) -> pl.DataFrame:

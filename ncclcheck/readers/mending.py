@@ -1,0 +1,238 @@
+"""Lines in which several writers met: records taken apart, halves put together again, and what stays broken.
+
+Many processes write to one pipe. When a write is cut, another writer's record stands in the middle of a line, and the
+end of the first record comes alone on a later line:
+
+    n1:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUn2:9:9 [1] NCCL INFO Connected all trees
+    MEM
+
+Halves are joined only where both alone say nothing and together they are a known record. Rare, so done line by line.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from ncclcheck.readers import framing
+
+# What happened to a line: "joined": several whole records; "mended": halves put together; "torn": a part is lost.
+JOINED, MENDED, TORN = "joined", "mended", "torn"
+
+# What shows that another record begins in a message, or that a head is cut within its level.
+_SIGNS = ["NCCL INFO ", "NCCL WARN "]
+_VERSION = "NCCL version "
+_CUT_LEVEL = r"\] (?:\S+:\d+ )?NCCL(?: [A-Z]{0,4})?\S*:\d+:\d+ "
+
+# The end of a record comes soon or never.
+_LINES_AHEAD = 3
+# The end of a record behind another one in its line is shorter than this.
+_LONGEST_END = 80
+# Two heads are shorter than this.
+_LONGEST_HEAD = 2_000
+# Tries in a block. A pipe of many writers has a torn line in some thousands; an input made to cost time has no more.
+_MOST_TRIES = 4_000
+
+# A head whose level was cut by the next record: `n1:7:7 [0] NCCL INFn2:9:9 [1] `.
+_TORN_HEAD = re.compile(
+    r"(?P<head>.*\[-?\d{1,20}\] (?:\S{1,255}:\d{1,9} (?:\(\w{1,64}\) )?)?)"
+    r"(?P<cut>NCCL(?: (?:INFO?|IN?|WARN?|WAR?|W)?)?)(?=\S{0,255}:\d{1,9}:\d{1,9} )"
+)
+_LABEL = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err)>: ?|\d{1,7}: |\[(?:default|rank)\d+\]:|\[pod/\S{1,128}\] )")
+_LABEL_BEFORE = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err)>: ?|\[(?:default|rank)\d+\]:)$")
+_TASK = re.compile(r"\d{1,7}: $")
+_GLUED = re.compile(r"(?P<word>[A-Za-z0-9._-]{1,255}):(?P<pid>\d{1,9}):\d{1,9} ")
+_NO_GDR = re.compile(r" via NET/.{1,64}/\d+(?:\(\d+\))?(?:/G?D?R?D?M?)?$")
+
+
+class Found(NamedTuple):
+    """A line (counted from 0) and what happened to it."""
+
+    line: int
+    kind: str
+
+
+@dataclass
+class _Piece:
+    """One record of a line, as it is put together."""
+
+    head: str
+    level: str  # where it is cut: what is left of the words `NCCL INFO`
+    text: str
+    cut: bool = False  # within the level word: the text is not here
+    torn: bool = False
+    mended: bool = False
+
+
+class Mender:
+    """block: the lines. starts: lines at which another input begins. knows: whether a message is a known record."""
+
+    def __init__(self, block: bytes, starts: Sequence[int], knows: Callable[[str], bool]) -> None:
+        self._block = block
+        self._starts = starts
+        self._is_record = knows
+        self._tries = 0
+        self._taken: set[int] = set()
+        self._gdr = b"/GDRDMA" in block
+
+    def mend(self, records: pl.DataFrame) -> tuple[pl.DataFrame, list[Found]]:
+        """Records with `_line`, `_head`, `_level`, `_record` and `message`: each of its own, and what was found."""
+        several = _suspects(records)
+        many = records.filter(several)
+        if many.height == 0:
+            return records, []
+        whole = records.filter(~several)
+        hosts = _Hosts(whole)
+        rows: list[dict[str, Any]] = []
+        found: list[Found] = []
+        for row in many.iter_rows(named=True):
+            pieces = list(_pieces(row, hosts))
+            self._mend_line(row["_line"], pieces)
+            kept = [piece for piece in pieces if piece.text or not piece.torn]
+            rows += [
+                {**row, "_head": piece.head, "_level": piece.level, "_record": index, "message": piece.text}
+                for index, piece in enumerate(kept)
+            ]
+            if len(pieces) > 1:
+                found.append(Found(row["_line"], _kind(pieces)))
+        return pl.concat([whole, pl.DataFrame(rows, schema=records.schema)]), found
+
+    def _knows(self, text: str) -> bool:
+        """Is it a record? Asked of halves, of which there are few."""
+        self._tries += 1
+        return self._tries <= _MOST_TRIES and self._is_record(text)
+
+    def _mend_line(self, line: int, pieces: list[_Piece]) -> None:
+        *others, last = pieces
+        for piece in others:
+            if piece.cut or not self._is_whole(piece):
+                piece.torn = not (self._with_end_below(line, piece) or self._with_end_behind(piece, last))
+            elif self._gdr and _NO_GDR.search(piece.text) and not self._with_end_below(line, piece):
+                # whole in form, but its fellows end in /GDRDMA, and without it the edge would say the contrary
+                piece.torn, piece.text = True, ""
+
+    def _is_whole(self, piece: _Piece) -> bool:
+        for text in (piece.text.rstrip(), _TASK.sub("", piece.text)):  # the next record's label is no part of it
+            if self._is_record(text):
+                piece.text = text
+                return True
+        return False
+
+    def _with_end_below(self, line: int, piece: _Piece) -> bool:
+        """The end of a record stands alone on one of the next lines."""
+        for below, text in self._orphans(line):
+            for end in dict.fromkeys((text, _LABEL.sub("", text, count=1))):
+                if self._cut_level(piece, end) if piece.cut else self._joined(piece, end):
+                    piece.mended = True
+                    self._taken.add(below)
+                    return True
+        return False
+
+    def _joined(self, piece: _Piece, end: str) -> bool:
+        if not self._knows(piece.text + end):
+            return False
+        piece.text += end
+        return True
+
+    def _cut_level(self, piece: _Piece, end: str) -> bool:
+        """The rest of the level word, and the message."""
+        for level in ("INFO", "WARN"):
+            word = f"NCCL {level} "
+            text = (piece.level + end).removeprefix(word)
+            if (piece.level + end).startswith(word) and self._knows(text):
+                piece.level, piece.text = level, text
+                return True
+        return False
+
+    def _with_end_behind(self, piece: _Piece, last: _Piece) -> bool:
+        """The end of a record stands behind the last record of its line, and there is one place only to cut."""
+        if piece.cut or last.mended or self._is_record(last.text):
+            return False
+        cuts = [
+            at
+            for at in range(max(1, len(last.text) - _LONGEST_END), len(last.text))
+            if self._knows(last.text[:at].rstrip()) and self._knows(piece.text + last.text[at:])
+        ]
+        if len(cuts) != 1:
+            return False
+        piece.text, last.text = piece.text + last.text[cuts[0] :], last.text[: cuts[0]]
+        piece.mended = last.mended = True
+        return True
+
+    def _orphans(self, line: int) -> Iterator[tuple[int, str]]:
+        """The next lines of the same input that no record stands in."""
+        end = bisect_right(self._starts, line)
+        limit = self._starts[end] if end < len(self._starts) else len(self._lines)
+        for below in range(line + 1, min(line + 1 + _LINES_AHEAD, limit)):
+            text = self._lines[below].decode("utf-8", "replace").rstrip("\r\n\0")
+            if below not in self._taken and text.strip() and not any(mark in text for mark in framing.MARKS):
+                yield below, text
+
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        return self._block.split(b"\n")
+
+
+def _suspects(records: pl.DataFrame) -> pl.Series:
+    """Records that hold the sign of another one."""
+    message, head = records.get_column("message"), records.get_column("_head")
+    version = message.str.contains(_VERSION, literal=True) & ~message.str.starts_with(_VERSION)
+    several = message.str.contains_any(_SIGNS) | version
+    torn = head.str.contains("NCCL", literal=True)
+    return several | (torn & head.str.contains(_CUT_LEVEL) if torn.any() else torn)
+
+
+class _Hosts:
+    """The hosts of whole records, by pid: they tell where a name begins that is glued to another word."""
+
+    def __init__(self, records: pl.DataFrame) -> None:
+        self._records = records
+
+    @cached_property
+    def _known(self) -> frozenset[tuple[str, str]]:
+        words = (
+            pl.col("_head")
+            .unique()
+            .str.extract_groups(r"([A-Za-z0-9._-]+):(\d+):\d+ ")
+            .struct.rename_fields(["host", "pid"])
+        )
+        return frozenset(self._records.select(words.alias("who")).unnest("who").drop_nulls().iter_rows())
+
+    def start(self, head: str) -> int:
+        """Where the record begins in what stands before its level: behind the end of another's text."""
+        found = _GLUED.search(head)
+        if found is None:
+            return 0
+        label = _LABEL_BEFORE.search(head, 0, found.start())
+        if label:
+            return label.start()
+        word, pid = found["word"], found["pid"]
+        return next((found.start() + at for at in range(len(word)) if (word[at:], pid) in self._known), 0)
+
+
+def _pieces(row: dict[str, Any], hosts: _Hosts) -> Iterator[_Piece]:
+    """The records of a line, in their order."""
+    head, message = row["_head"], row["message"]
+    cut = _TORN_HEAD.match(head, max(0, len(head) - _LONGEST_HEAD))
+    if cut:
+        yield _Piece(cut["head"], cut["cut"], "", cut=True)
+        head = head[cut.end() :]
+        head = head[hosts.start(head) :]
+    inner = list(framing.inner_records(message))
+    starts = [*(one.start + hosts.start(one.head) for one in inner), len(message)]
+    yield _Piece(head, row["_level"], message[: starts[0]])
+    for number, one in enumerate(inner):
+        text = message[one.message : starts[number + 1]]
+        yield _Piece(message[starts[number] : one.start + len(one.head)], one.level, text)
+
+
+def _kind(pieces: Sequence[_Piece]) -> str:
+    if any(piece.torn for piece in pieces):
+        return TORN
+    return MENDED if any(piece.mended for piece in pieces) else JOINED
