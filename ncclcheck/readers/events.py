@@ -110,14 +110,18 @@ class Events:
 
 def _torn_hosts(heads: Sequence[tuple[int, Head]]) -> dict[tuple[int, str | None, int | None], str]:
     """By input, host and pid: the host itself, where the end of another line is glued before it (`ringsnode1` for
-    `node1`). The same pid under the shorter name, and more often, tells; `my-node1` is a name of its own."""
-    seen = Counter((source, head.pid, head.host) for source, head in heads if head.host)
+    `node1`) or its beginning is cut (`de1`). The same pid under the other name, and more often, tells; `my-node1` is a
+    name of its own."""
+    seen = Counter((source, head.pid, head.host) for source, head in heads if head.host is not None)
     torn: dict[tuple[int, str | None, int | None], str] = {}
     for (source, pid, host), number in seen.items():
         for start in range(1, len(host) - 3):
             end = host[start:]
             if seen.get((source, pid, end), 0) > number and host[start - 1] not in "-._" and not end.isdigit():
                 torn[source, host, pid] = end
+        for start in range(1, len(host) + 1 if number > 1 else 0):
+            if seen.get((source, pid, host[start:])) == 1:
+                torn[source, host[start:], pid] = host
     return torn
 
 

@@ -28,7 +28,9 @@ JOINED, MENDED, TORN = "joined", "mended", "torn"
 # What shows that another record begins in a message, or that a head is cut within its level.
 _SIGNS = ["NCCL INFO ", "NCCL WARN "]
 _VERSION = "NCCL version "
-_CUT_LEVEL = r"\] (?:\S+:\d+ )?NCCL(?: [A-Z]{0,4})?\S*:\d+:\d+ "
+_CUT_LEVEL = r":\d+ \[-?\d{1,20}\] (?:\S+:\d+ (?:\(\w+\) )?)?(?:N(?:C(?:C(?:L(?: [A-Z]{0,4})?)?)?)?)?\S*:\d+:\d+ "
+# Where more records have no host and pid than this share, they never had them.
+_MOST_HALF_HEADS = 0.1
 
 # The end of a record comes soon or never.
 _LINES_AHEAD = 3
@@ -42,12 +44,13 @@ _MOST_TRIES = 4_000
 # A head whose level was cut by the next record: `n1:7:7 [0] NCCL INFn2:9:9 [1] `.
 _TORN_HEAD = re.compile(
     r"(?P<head>.*\[-?\d{1,20}\] (?:\S{1,255}:\d{1,9} (?:\(\w{1,64}\) )?)?)"
-    r"(?P<cut>NCCL(?: (?:INFO?|IN?|WARN?|WAR?|W)?)?)(?=\S{0,255}:\d{1,9}:\d{1,9} )"
+    r"(?P<cut>N(?:C(?:C(?:L(?: (?:INFO?|IN?|WARN?|WAR?|W)?)?)?)?)?)(?=\S{0,255}:\d{1,9}:\d{1,9} )"
 )
 _LABEL = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err)>: ?|\d{1,7}: |\[(?:default|rank)\d+\]:|\[pod/\S{1,128}\] )")
 _LABEL_BEFORE = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err)>: ?|\[(?:default|rank)\d+\]:)$")
 _TASK = re.compile(r"\d{1,7}: $")
 _GLUED = re.compile(r"(?P<word>[A-Za-z0-9._-]{1,255}):(?P<pid>\d{1,9}):\d{1,9} ")
+_WHOLE = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,255}):(?P<pid>\d{1,9}):\d{1,9} \[-?\d{1,20}\] (?:\S{1,255}:\d{1,9} )?$")
 _NO_GDR = re.compile(r" via NET/.{1,64}/\d+(?:\(\d+\))?(?:/G?D?R?D?M?)?$")
 
 
@@ -83,14 +86,14 @@ class Mender:
 
     def mend(self, records: pl.DataFrame) -> tuple[pl.DataFrame, list[Found]]:
         """Records with `_line`, `_head`, `_level`, `_record` and `message`: each of its own, and what was found."""
+        records, found = self._with_heads(records)
         several = _suspects(records)
         many = records.filter(several)
         if many.height == 0:
-            return records, []
+            return records, found
         whole = records.filter(~several)
         hosts = _Hosts(whole)
         rows: list[dict[str, Any]] = []
-        found: list[Found] = []
         for row in many.iter_rows(named=True):
             pieces = list(_pieces(row, hosts))
             self._mend_line(row["_line"], pieces)
@@ -102,6 +105,38 @@ class Mender:
             if len(pieces) > 1:
                 found.append(Found(row["_line"], _kind(pieces)))
         return pl.concat([whole, pl.DataFrame(rows, schema=records.schema)]), found
+
+    def _with_heads(self, records: pl.DataFrame) -> tuple[pl.DataFrame, list[Found]]:
+        """Records whose head was cut, with the head whose beginning stands before another record: a line or some above.
+        Nobody knows who printed the others."""
+        half = records.filter(_half_headed(records))
+        if half.height == 0 or half.height > _MOST_HALF_HEADS * records.height:
+            return records, []
+        near = {line - back for line in half.get_column("_line") for back in range(_LINES_AHEAD + 1) if line >= back}
+        is_near = pl.col("_line").is_in(list(near))
+        hosts = _Hosts(records.filter(~is_near))
+        lines = {row["_line"]: row for row in records.filter(is_near).iter_rows(named=True)}
+        found = []
+        for line in half.get_column("_line"):
+            above = next((at for at in self._above(line) if self._takes_head(lines.get(at), lines[line], hosts)), None)
+            if above is None:
+                del lines[line]
+            found.append(Found(line, TORN) if above is None else Found(above, MENDED))
+        return pl.concat([records.filter(~is_near), pl.DataFrame(list(lines.values()), schema=records.schema)]), found
+
+    def _takes_head(self, above: dict[str, Any] | None, half: dict[str, Any], hosts: _Hosts) -> bool:
+        """Move the beginning of the head from before another record to its own."""
+        start = hosts.start(above["_head"]) if above else 0
+        if above is None or not start or not hosts.is_whole(above["_head"][:start] + half["_head"]):
+            return False
+        half["_head"] = above["_head"][:start] + half["_head"]
+        above["_head"] = above["_head"][start:]
+        return True
+
+    def _above(self, line: int) -> range:
+        """The lines above, of the same input."""
+        first = self._starts[bisect_right(self._starts, line) - 1] if self._starts and self._starts[0] <= line else 0
+        return range(line - 1, max(first, line - _LINES_AHEAD) - 1, -1)
 
     def _knows(self, text: str) -> bool:
         """Is it a record? Asked of halves, of which there are few."""
@@ -179,12 +214,18 @@ class Mender:
         return self._block.split(b"\n")
 
 
+def _half_headed(records: pl.DataFrame) -> pl.Series:
+    """Records whose head lacks its beginning: host, pid and thread are parted by colons."""
+    colons = records.get_column("_head").str.count_matches(":", literal=True)
+    return (colons < 2) & records.get_column("_level").is_in(["INFO", "WARN"])
+
+
 def _suspects(records: pl.DataFrame) -> pl.Series:
     """Records that hold the sign of another one."""
     message, head = records.get_column("message"), records.get_column("_head")
     version = message.str.contains(_VERSION, literal=True) & ~message.str.starts_with(_VERSION)
     several = message.str.contains_any(_SIGNS) | version
-    torn = head.str.contains("NCCL", literal=True)
+    torn = head.str.count_matches("] ", literal=True) > 1
     return several | (torn & head.str.contains(_CUT_LEVEL) if torn.any() else torn)
 
 
@@ -204,9 +245,14 @@ class _Hosts:
         )
         return frozenset(self._records.select(words.alias("who")).unnest("who").drop_nulls().iter_rows())
 
+    def is_whole(self, head: str) -> bool:
+        """Is it the head of a process that prints elsewhere?"""
+        found = _WHOLE.search(head)
+        return found is not None and (found["host"], found["pid"]) in self._known
+
     def start(self, head: str) -> int:
         """Where the record begins in what stands before its level: behind the end of another's text."""
-        found = _GLUED.search(head)
+        *_, found = None, *_GLUED.finditer(head)
         if found is None:
             return 0
         label = _LABEL_BEFORE.search(head, 0, found.start())

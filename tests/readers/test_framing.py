@@ -113,6 +113,15 @@ def test_a_host_with_the_end_of_another_line_before_it_is_found_by_its_pid() -> 
     assert hosts == ["worker-a", "worker-a", "worker-a", "worker-a", "my-worker-a", "ringsworker-a"]
 
 
+@pytest.mark.parametrize("rest", ["orker-a", "-a", "a", ""])
+def test_a_host_whose_beginning_is_cut_is_found_by_its_pid(rest: str) -> None:
+    lines = [f"worker-a:70:{tid} [3] NCCL INFO nranks 4" for tid in (71, 72, 73)]
+    hosts = [record["host"] for record in parse_records(lines_of(*lines, f"{rest}:70:71 [3] NCCL INFO nranks 4"))]
+    assert hosts == ["worker-a"] * 4
+    hosts = [record["host"] for record in parse_records(lines_of(*lines, f"{rest}:80:81 [3] NCCL INFO nranks 4"))]
+    assert hosts[3] == rest
+
+
 def test_a_head_without_an_origin_is_only_a_label() -> None:
     assert parse_head("Traceback: ") == Head(Label())
 

@@ -42,6 +42,7 @@ def read(*lines: str, knows_hosts: bool = True) -> tuple[list[tuple[int, str | N
         pytest.param((f"{A}Connected all tr{B}nranks 4ees",), id="the end behind the other record"),
         pytest.param((f"n1:7:7 [0] NCCL IN{B}nranks 4", "FO Connected all trees"), id="the word INFO is cut"),
         pytest.param((f"{A}{B}nranks 4", "Connected all trees"), id="only the head"),
+        pytest.param((f"n1:7:7 [0] NC{B}nranks 4", "CL INFO Connected all trees"), id="the word NCCL is cut"),
         pytest.param((f"{A}Connected all tr{B}nranks 4", "[1,0]<stdout>:ees"), id="the end with a label"),
     ],
 )
@@ -80,6 +81,22 @@ def test_an_edge_that_lost_its_end_does_not_say_that_gdr_is_off() -> None:
         [(2, "torn")],
     )
     assert read(f"{A}{edge}{B}nranks 4")[1] == [(1, "joined")]  # nobody has GDR here
+
+
+@pytest.mark.parametrize("at", range(3, len("n1:7:7 [0] ") + 1))
+def test_a_head_is_put_together(at: int) -> None:
+    head = "n1:7:7 [0] "
+    lines = [f"{head[:at]}{B}nranks 4", f"{head[at:]}NCCL INFO Connected all trees"]
+    records, damage = read(*lines, *WHOLE * 9)
+    assert records[:2] == [(1, "n2", "nranks"), (2, "n1", "connected")]
+    assert damage == [(1, "mended")]
+
+
+def test_a_record_of_nobody_is_lost_where_all_others_have_a_host() -> None:
+    lines = ["7:7 [0] NCCL INFO Connected all trees", *WHOLE * 9]
+    assert read(*lines)[1] == [(1, "torn")]
+    assert all(line > 1 for line, *_ in read(*lines)[0])
+    assert read("[0] NCCL INFO nranks 4", "[1] NCCL INFO nranks 4", knows_hosts=False)[1] == []
 
 
 def test_several_whole_records_are_no_loss() -> None:
