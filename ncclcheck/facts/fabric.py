@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -12,6 +12,9 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.printed import MAX_EVIDENCE, Printed
 from ncclcheck.facts.question import question
+
+if TYPE_CHECKING:
+    from ncclcheck.facts.traffic import Traffic
 
 # The first release that joins machines over NVLink, and the first driver (CUDA version) that exports memory to others.
 _SINCE_RELEASE, _SINCE_DRIVER = 22003, 12030
@@ -140,3 +143,75 @@ def _refused(facts: Printed) -> bool:
         return True
     apart = (pl.col("nnodes") > 1) & (pl.col("mnnvl") == 0) & (pl.col("local_ranks") > 0)
     return len(facts.machines) > 1 and bool(inits.select(apart.any()).item())
+
+
+class Divided(NamedTuple):
+    """Machines of one communicator that share an NVLink domain and are several nodes for NCCL.
+
+    cliques: partitions of the domain that they are in. nranks: of the communicator. ready: is the fabric of all its
+    ranks that print it ready.
+    """
+
+    machines: tuple[str, ...]
+    cliques: int
+    nranks: int | None
+    ready: bool
+    evidence: tuple[Evidence, ...]
+
+
+class MixedFlags(NamedTuple):
+    """One communicator in which some ranks count on NVLink over machines and others do not."""
+
+    without: tuple[str, ...]
+    beside: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+
+@question
+def divided_domains(facts: Traffic) -> tuple[Divided, ...]:
+    """NVLink domains whose machines talk over the network, one entry per domain: that of the largest communicator."""
+    fabric = facts["fabric"].filter(pl.col("cluster").is_not_null())
+    if fabric.height == 0:
+        return ()
+    first = fabric.group_by("proc", maintain_order=True).agg(
+        pl.col("cluster", "clique", "source", "line").first(), ready=(pl.col("state") == READY).all()
+    )
+    members = facts.members.filter(
+        (pl.col("nnodes") > 1) & (pl.col("mnnvl") == 0) & ~pl.col("ambiguous") & pl.col("machine").is_not_null()
+    ).select("cid", "proc", "machine", "nranks")
+    domains = (
+        members.join(first, on="proc")
+        .group_by("cid", "cluster")
+        .agg(
+            pl.col("machine").unique().sort(),
+            pl.col("clique").n_unique().alias("cliques"),
+            pl.col("nranks").max(),
+            pl.col("ready").all(),
+            where=pl.struct("source", "line").sort_by("source", "line").gather([0, -1]).unique(maintain_order=True),
+        )
+        .filter(pl.col("machine").list.len() > 1)
+        .sort("cid", "cluster")
+        .unique("cluster", keep="first", maintain_order=True)
+    )
+    return tuple(
+        Divided(
+            tuple(row["machine"]), row["cliques"], row["nranks"], row["ready"],
+            tuple(facts.evidence(w["source"], w["line"]) for w in row["where"]),
+        )
+        for row in domains.iter_rows(named=True)
+    )  # fmt: skip
+
+
+@question
+def mixed_flags(facts: Traffic) -> tuple[MixedFlags, ...]:
+    """Communicators whose ranks disagree on MNNVL."""
+    members = facts.members.filter(pl.col("mnnvl").is_not_null() & ~pl.col("ambiguous"))
+    joined = pl.col("mnnvl") != 0
+    mixed = members.filter(joined.any().over("cid") & ~joined.all().over("cid"))
+    found = []
+    for rows in mixed.partition_by("cid", maintain_order=True):
+        sides = [rows.filter(side) for side in (~joined, joined)]
+        names = [tuple(side.get_column("machine").drop_nulls().unique().sort().to_list()) for side in sides]
+        lines = [facts.evidence(*side.select("source", "last_line").row(0)) for side in sides]
+        found.append(MixedFlags(names[0], names[1], tuple(lines)))
+    return tuple(found)

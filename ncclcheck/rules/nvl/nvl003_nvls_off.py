@@ -269,4 +269,5 @@ RULE = Rule(
     summary="NVLS, the reduction inside the NVSwitches, is switched off, missing or broken",
     check=check,
     since="0.1.0",
+    caused_by=("NVL004",),
 )
