@@ -212,7 +212,7 @@ class Forms:
         text = f"MNNVL 1 cliqueId 7ffe cliqueSize {ranks} cliqueRank {rank}"
         if self.version < (2, 25, 1):
             return text + " "
-        return text if self.version < (2, 30, 3) else f"{text} nvlDomainSize 72"
+        return text if self.version < (2, 30, 3) else f"{text} nvlDomainSize {ranks}"
 
     def affinity(self, device: int, gpus: int) -> str:
         first, last = (0, 31) if device * 2 < gpus else (32, 63)
