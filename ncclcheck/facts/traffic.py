@@ -307,7 +307,7 @@ class Traffic(Printed):
         return bool(self["connected"].select((pl.col("what") == "rings").any()).item())
 
     @cached_property
-    def _nics(self) -> pl.DataFrame:
+    def nic_table(self) -> pl.DataFrame:
         """Net devices by name; the second port of a card is a device of its own."""
         port = pl.when(pl.col("port") > 1).then(pl.format("{}:{}", "name", "port"))
         return self["nics"].with_columns(name=pl.coalesce(port, "name"))
@@ -321,7 +321,7 @@ class Traffic(Printed):
         asked = pl.DataFrame({"network": names, "family": [family.get(networks.kind(name)) for name in names]},
                              schema={"network": pl.String, "family": pl.String})  # fmt: skip
         ofi = pl.col("link").eq_missing("EFA")
-        devices = self._nics.select(
+        devices = self.nic_table.select(
             "proc", "index", "name", family=pl.when(ofi).then(pl.lit("ofi")).otherwise(pl.lit("ib"))
         )
         sockets = (
@@ -335,7 +335,7 @@ class Traffic(Printed):
     @cached_property
     def nic_lists(self) -> Mapping[str, tuple[Nic, ...]]:
         """Net devices that each machine lists, over its processes."""
-        listed = self._nics.join(self.machine_table, on="proc").filter(pl.col("machine").is_not_null())
+        listed = self.nic_table.join(self.machine_table, on="proc").filter(pl.col("machine").is_not_null())
         rows = (
             listed.group_by("machine", "name", maintain_order=True)
             .agg(pl.col("index").min(), pl.col("link").first(), pl.col("gbit").max())
@@ -370,10 +370,15 @@ class Traffic(Printed):
         )  # fmt: skip
 
     @cached_property
+    def ring_edge_table(self) -> pl.DataFrame:
+        """Ring edges between machines, one row per printed end; see `edges.ring_edges`."""
+        return ring_edges(self.tables, self.edge_table, self._kinds)[0]
+
+    @cached_property
     def ring_rails(self) -> RingRails | None:
         """Do ring edges between machines keep their rail; None where no such edge is seen."""
-        edges, _ = ring_edges(self.tables, self.edge_table, self._kinds)
-        listed = self._nics.join(self.machine_table, on="proc").select(
+        edges = self.ring_edge_table
+        listed = self.nic_table.join(self.machine_table, on="proc").select(
             "machine", pl.col("name").alias("device"), "rail", "pci"
         )
         patterns = self["graphs"].filter(pl.col("pattern") == 4)
