@@ -13,7 +13,6 @@ import polars as pl
 
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.jobs import job_of
-from ncclcheck.facts.matrix import NEAR
 from ncclcheck.facts.question import question
 from ncclcheck.facts.traffic import Traffic
 
@@ -138,15 +137,8 @@ def _undivided(rows: list[Mapping[str, str | float | None]]) -> tuple[Hca, ...]:
 @question
 def near_devices(facts: Traffic) -> frozenset[str]:
     """RDMA devices that a matrix of the input shows beside a GPU, on one PCIe switch; empty: nothing tells."""
-    near: set[str] = set()
-    for matrix in facts.matrices:
-        if matrix.kind == "topo":
-            near.update(
-                matrix.nic_names[nic]
-                for nic in matrix.nics
-                if nic in matrix.nic_names and any(matrix.between(gpu, nic) in NEAR for gpu in matrix.gpus)
-            )
-    return frozenset(near)
+    near = [matrix.near_names().values() for matrix in facts.matrices if matrix.kind == "topo"]
+    return frozenset(name for of_gpus in near for names in of_gpus for name in names)
 
 
 @question

@@ -62,6 +62,15 @@ class Matrix(NamedTuple):
         """GPUs whose path to every NIC is known: only those may be judged."""
         return tuple(gpu for gpu in self.gpus if all(self.between(gpu, nic) for nic in self.nics))
 
+    def near_names(self) -> dict[str, frozenset[str]]:
+        """RDMA devices on the PCIe switch of each GPU, by name; only those that the legend names."""
+        return {
+            gpu: frozenset(
+                self.nic_names[nic] for nic in self.nics if nic in self.nic_names and self.between(gpu, nic) in NEAR
+            )
+            for gpu in self.gpus
+        }
+
     def best(self, gpu: str) -> str | None:
         """The nearest class of NIC that a GPU has."""
         found = [path for nic in self.nics if (path := self.between(gpu, nic)) in ORDER]

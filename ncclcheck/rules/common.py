@@ -86,6 +86,12 @@ def tcp_networks(facts: Facts) -> tuple[Seen, ...]:
     return tuple(seen for seen in facts.networks if rides_on_tcp(facts, seen.value))
 
 
+def carried(facts: Facts) -> tuple[Seen, ...]:
+    """Networks of plugins and of devices that were found: beside a plugin that works the search does not matter."""
+    plugin = "FastSocket"  # TCP, but not for want of a device
+    return tuple(seen for seen in facts.networks if plugin in seen.value or not rides_on_tcp(facts, seen.value))
+
+
 def ib_disabled(facts: Facts) -> tuple[Seen, ...]:
     """NCCL_IB_DISABLE where it is in force: 0 is printed in the same words and disables nothing."""
     return tuple(seen for seen in facts.settings("NCCL_IB_DISABLE") if is_on(seen.value))

@@ -67,7 +67,7 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of
 from ncclcheck.facts.seen import Seen
-from ncclcheck.rules.common import compared, ib_disabled, listed, no_number, place, rdma_expected, rides_on_tcp
+from ncclcheck.rules.common import carried, compared, ib_disabled, listed, no_number, place, rdma_expected
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         machines = _without_network(facts, saying)
         if machines is not None:
             yield _finding(facts, estimator, saying, machines)
-    elif not (facts.nic_lists or ib_disabled(facts) or _carried(facts)):
+    elif not (facts.nic_lists or ib_disabled(facts) or carried(facts)):
         yield NotEvaluated(_NEEDS)
 
 
@@ -100,22 +100,16 @@ def _saying(facts: Facts) -> list[Seen | Failure]:
     return [*facts.notes("net_ib_no_device"), *facts.failures("ib_library_missing")]
 
 
-def _carried(facts: Facts) -> tuple[Seen, ...]:
-    """Networks of plugins and of devices that were found: beside a plugin that works the search does not matter."""
-    plugin = "FastSocket"  # TCP, but not for want of a device
-    return tuple(seen for seen in facts.networks if plugin in seen.value or not rides_on_tcp(facts, seen.value))
-
-
 def _without_network(facts: Facts, saying: list[Seen | Failure]) -> tuple[str, ...] | None:
     """Machines that say so and are left without a fast network; None: there are none.
 
     Lists are joined per machine first: a rank that pins its own device says nothing about its neighbours.
     """
-    served = {*facts.nic_lists, *(machine for seen in _carried(facts) for machine in seen.machines)}
+    served = {*facts.nic_lists, *(machine for seen in carried(facts) for machine in seen.machines)}
     across = {m for one in facts.communicators if one.crossing.answer is not Answer.NO for m in one.machines}
     lacking = {machine for one in saying for machine in one.machines if machine not in served}
     if not any(one.machines for one in saying):  # records without a host
-        return None if served or _carried(facts) else ()
+        return None if served or carried(facts) else ()
     return tuple(sorted(lacking & across if facts.communicators else lacking)) or None
 
 
@@ -168,4 +162,5 @@ RULE = Rule(
     summary="NCCL found no InfiniBand or RoCE device where one is needed",
     check=check,
     since="0.1.0",
+    caused_by=("IB002",),
 )
