@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import polars as pl
@@ -10,6 +11,9 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.jobs import job_of
 from ncclcheck.facts.question import question
 from ncclcheck.facts.traffic import Traffic
+
+# Names of drivers, which their devices begin with.
+_CLASS = re.compile(r"(?:mlx|hfi)\d$")
 
 
 class HcaFilter(NamedTuple):
@@ -66,7 +70,8 @@ class Filters(NamedTuple):
     @property
     def names_devices(self) -> bool:
         """Does it ask for single devices (`mlx5_4`) rather than for a class of them (`mlx5`)?"""
-        return all(entry[-1].isdigit() and not one.exclude for one in self.filters for entry in one.entries)
+        entries = [entry for one in self.filters for entry in one.entries if not one.exclude]
+        return bool(entries) and all(entry[-1].isdigit() and not _CLASS.match(entry) for entry in entries)
 
     def __str__(self) -> str:
         first = f"'{self.filters[0].text}'"
