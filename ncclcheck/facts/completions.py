@@ -66,7 +66,7 @@ def failed_completions(
     both = both.join(machines, on="proc", how="left", maintain_order="left").sort("source", "line", maintain_order=True)
     texts = pl.col("machine", "peer", "device").fill_null("")
     ordered = both.with_columns(texts).select(*_Row._fields)
-    whose = _machine_of_peer(tables, machines, rows.get_column("peer").drop_nulls().unique())
+    whose = machine_of_peer(tables, machines, rows.get_column("peer").drop_nulls().unique())
     return _by_status((_Row(*row) for row in ordered.iter_rows()), whose, evidence)
 
 
@@ -136,7 +136,7 @@ def _by_status(
     return tuple(one.done(status) for status, one in found.items())
 
 
-def _machine_of_peer(tables: Mapping[str, pl.DataFrame], machines: pl.DataFrame, peers: pl.Series) -> dict[str, str]:
+def machine_of_peer(tables: Mapping[str, pl.DataFrame], machines: pl.DataFrame, peers: pl.Series) -> dict[str, str]:
     """Peers (address or host name) that are machines of the input."""
     known = table(tables, "interfaces").join(machines, on="proc").select("address", "machine").drop_nulls().unique()
     alone = known.filter(pl.col("machine").n_unique().over("address") == 1)

@@ -174,7 +174,7 @@ class Facts(Traffic):
     def absent(self) -> tuple[Absent, ...]:
         """Communicators of which some ranks have no record at all; a process whose rank no line tells may be any."""
         found = []
-        arrived = self._past_first_exchange
+        arrived = self.past_first_exchange
         for communicator in self.communicators:
             if not communicator.nranks or communicator.ambiguous:
                 continue
@@ -205,7 +205,7 @@ class Facts(Traffic):
         return named.filter(~pl.col("proc").is_in(self.members.get_column("proc").implode())).height
 
     @property
-    def _past_first_exchange(self) -> frozenset[int]:
+    def past_first_exchange(self) -> frozenset[int]:
         """Communicators of which some rank shows a line that comes after all ranks have met."""
         done = self.members.filter(pl.col("completed") | pl.col("nnodes").is_not_null())
         edged = self.edge_table.get_column("cid").drop_nulls().unique().to_list()

@@ -46,6 +46,18 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "nvml_dev": pl.Int64, "bus_id": pl.String, "comm_id": pl.String, "parent": pl.String, "split": pl.Int64,
         "color": pl.Int64, "nnodes": pl.Int64, "local_ranks": pl.Int64, "mnnvl": pl.Int64,
     },
+    # ends of communicators. kind: Destroy, Abort or Revoke; phase: START or COMPLETE; both null before 2.6
+    "ends": {**_THREAD, "comm": pl.String, "rank": pl.Int64, "kind": pl.String, "phase": pl.String},
+    # what init took, in seconds. kind: init (all of it, by rank) or bootstrap (its rendezvous, on the same thread)
+    "timings": {
+        **_THREAD, "kind": pl.String, "rank": pl.Int64, "nranks": pl.Int64, "total": pl.Float64, "kernels": pl.Float64,
+        "bootstrap": pl.Float64, "connections": pl.Float64, "delay": pl.Float64,
+    },
+    # operations as the program enqueues them (COLL); root is the peer of Send and Recv
+    "collectives": {
+        **_THREAD, "op": pl.String, "op_count": pl.String, "count": pl.Int64, "datatype": pl.Int64, "redop": pl.Int64,
+        "root": pl.Int64, "comm": pl.String, "nranks": pl.Int64,
+    },
     # src_dev, dst_dev: what the brackets hold, as text (device index or bus id)
     "edges": {
         **_THREAD, "channel": pl.Int64, "conn": pl.Int64, "src": pl.Int64, "dst": pl.Int64, "src_dev": pl.String,
@@ -81,7 +93,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         **_WHERE, "category": pl.String, "level": pl.String, "call": pl.String, "errno_text": pl.String,
         "error": pl.String, "peer": pl.String, "path": pl.String, "rank_a": pl.Int64, "rank_b": pl.Int64,
         "bus_id": pl.String, "code": pl.Int64, "text": pl.String, "src_file": pl.String, "vendor_err": pl.Int64,
-        "version_a": pl.Int64, "version_b": pl.Int64,
+        "version_a": pl.Int64, "version_b": pl.Int64, "size_a": pl.Int64, "size_b": pl.Int64,
     },
     # what adapters say of themselves ("port error", "LID change"); hca, port: from 2.20.3 on
     "port_events": {**_WHERE, "hca": pl.String, "port": pl.Int64, "event": pl.String, "fatal": pl.Boolean},
@@ -90,6 +102,15 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         **_WHERE, "call": pl.String, "errno": pl.Int64, "errno_text": pl.String, "status": pl.Int64, "hca": pl.String,
         "next_state": pl.String, "gid_index": pl.Int64, "local_gid": pl.String, "remote_gid": pl.String,
     },
+    # lines around NCCL's records that tell of the end of a process, by event; which columns are filled depends on it.
+    # rank_label: PyTorch names the rank before the line, as it does with what nobody caught
+    "around": {
+        **_WHERE, "event": pl.String, "time": pl.String, "exception": pl.String, "code": pl.Int64, "signal": pl.Int64,
+        "rank": pl.Int64, "rank_label": pl.Boolean, "pid": pl.Int64, "host": pl.String, "tasks": pl.String,
+        "text": pl.String,
+    },
+    # all lines of an input. folded: Ray left out lines of other ranks that look alike
+    "inputs": {"source": pl.UInt32, "lines": pl.Int64, "folded": pl.Boolean},
     # pairs of GPUs that NCCL says cannot use P2P
     "p2p_pairs": {**_WHERE, "kind": pl.String, "a": pl.Int64, "b": pl.Int64},
     # CPUs of NCCL's threads for a GPU, as printed; text: the GPU's own CPUs and the process's (2.28.3+)

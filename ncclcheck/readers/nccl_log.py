@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from ncclcheck.facts.schema import TABLES, conform
+from ncclcheck.readers import around
 from ncclcheck.readers.events import Events
 
 Frame = pl.DataFrame
@@ -40,6 +41,10 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "port_events": reader.port_events(),
         "verbs_failures": reader.verbs_failures(),
         "p2p_pairs": reader.p2p_pairs(),
+        "timings": reader.timings(),
+        "ends": reader.rows("destroy", conform_to="ends"),
+        "around": reader.around(),
+        "collectives": reader.rows("collective", conform_to="collectives"),
     }
     return {name: frame for name, frame in tables.items() if frame is not None and frame.height}
 
@@ -98,7 +103,8 @@ _FAILURES: dict[str, dict[str, str]] = {
     "socket_connect_gaveup": {"func": "call"},
     "socket_closed": {"func": "call"},
     "socket_recv_failed": {},
-    "message_truncated": {},
+    "thread_failed": {},
+    "message_truncated": {"received": "size_a", "expected": "size_b"},
     "no_interface": {"filter": "text"},
     "path_not_found": {},
     "network_not_found": {"network": "text"},
@@ -111,28 +117,31 @@ _FAILURES: dict[str, dict[str, str]] = {
     "ib_async_event": {"event_name": "text"},
     "ib_completion_error": {"status": "code", "hca": "text"},
     "ib_rail_incompatible": {},
-    "collective_mismatch": {},
+    "collective_mismatch": {"local_size": "size_a", "remote_size": "size_b", "rank": "rank_a"},
     "net_count_mismatch": {},
     "p2p_nvlink_disabled": {},
     "algo_unavailable": {},
     "proxy_failed": {"operation": "call", "retcode": "code"},
-    "proxy_poll_failed": {"retcode": "code"},
+    "proxy_poll_failed": {"retcode": "code", "local_rank": "rank_a"},
+    "proxy_closed": {"local_rank": "rank_a"},
+    "ras_peer_dead": {},
     "error_trace": {"result": "code"},
     "net_ofi_message": {},
-    "bootstrap_duplicate_rank": {},
-    "bootstrap_nranks_mismatch": {},
+    "bootstrap_duplicate_rank": {"rank": "rank_a"},
+    "bootstrap_nranks_mismatch": {"nranks_a": "size_a", "nranks_b": "size_b"},
 }
 
 # Remarks, unless they warn.
 _FAILURES_BY_LEVEL = ("net_ofi_message", "path_not_found")
 
-WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | {
+WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | frozenset(around.EVENTS) | {
     "version", "env_set", "env_value", "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
     "net_ib_vdevice", "net_ib_device", "net_ofi_nic_group", "net_using", "net_plugin_assigned", "init_start",
     "init_complete", "comm_nodes", "legacy_comm", "nranks", "channel_connect", "ring_order", "connected",
     "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "affinity",
     "p2p_disabled_pair",
     "p2p_unavailable", "net_counts", "mnnvl", "mnnvl_fabric",
+    "bootstrap_timings", "init_timings", "destroy", "collective",
 }  # fmt: skip
 
 
@@ -386,6 +395,17 @@ class _Reader:
             if frame is not None:
                 parts.append(frame.with_columns(kind=pl.lit(kind)))
         return self._joined("p2p_pairs", *parts)
+
+    def around(self) -> Frame | None:
+        return around.around_rows(self.rows, pl.Series([head for _, head in self._events.heads], dtype=pl.String))
+
+    def timings(self) -> Frame | None:
+        parts = []
+        for event, kind in (("init_timings", "init"), ("bootstrap_timings", "bootstrap")):
+            frame = self.rows(event)
+            if frame is not None:
+                parts.append(frame.with_columns(kind=pl.lit(kind)))
+        return self._joined("timings", *parts)
 
     def failures(self) -> Frame | None:
         files = self._events.processes.get_column("src_file")

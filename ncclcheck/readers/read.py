@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from ncclcheck.facts.schema import conform
-from ncclcheck.readers.events import Blocks, read_events
+from ncclcheck.readers.events import Blocks, Count, read_events
 from ncclcheck.readers.nccl_log import WANTED, log_tables
 
 if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neither
@@ -25,6 +25,8 @@ _DEVICE_NAMES = re.compile(rb"#\s+Rank\s+\d|GPU \d+: ")
 _XML = (b"<system", b"<graphs", b"<cpu ", b"<pci ", b"<gpu ", b"<graph ")
 # A command this near the end of a block may print its table into the next one.
 _END_BYTES = 8192
+# Ray's note on a line that stands for those of other ranks.
+_FOLDED = b"x across cluster]"
 
 
 class InputReading(NamedTuple):
@@ -47,7 +49,7 @@ def read_sources(sources: Sequence[Blocks]) -> Reading:
     """Read every source once; readers of all kinds look at the same blocks."""
     other = _OtherKinds()
     events = read_events(sources, WANTED, other.look)
-    tables = {**log_tables(events), **other.tables()}
+    tables = {**log_tables(events), **other.tables(), "inputs": other.inputs(events.counts)}
     inputs = []
     for index, count in enumerate(events.counts):
         kinds = ["nccl-log"] if count.recognised or count.unrecognised else []
@@ -67,6 +69,7 @@ class _OtherKinds:
     _source: int = -1
     _matrix_reader: MatrixReader | None = None
     _xml_reader: XmlReader | None = None
+    _folded: set[int] = field(default_factory=set)
     _matrices: list[tuple[int, Matrix]] = field(default_factory=list)
     _documents: list[tuple[int, Document]] = field(default_factory=list)
     _names: list[tuple[int, DeviceName]] = field(default_factory=list)
@@ -77,6 +80,8 @@ class _OtherKinds:
             self._source = source
         self._look_for_matrices(block, first_line)
         self._look_for_files(block, first_line)
+        if _FOLDED in block:
+            self._folded.add(source)
         if _DEVICE_NAMES.search(block):
             from ncclcheck.readers.device_names import find_device_names
 
@@ -118,6 +123,13 @@ class _OtherKinds:
 
     def _note(self, kind: str) -> None:
         self.kinds.setdefault(self._source, set()).add(kind)
+
+    def inputs(self, counts: Sequence[Count]) -> pl.DataFrame:
+        rows = [
+            {"source": source, "lines": count.lines, "folded": source in self._folded}
+            for source, count in enumerate(counts)
+        ]
+        return conform("inputs", pl.DataFrame(rows, infer_schema_length=None))
 
     def tables(self) -> dict[str, pl.DataFrame]:
         self._finish()

@@ -35,13 +35,14 @@ def write_evidence(page: Page, item: Evidence, verbose: bool) -> None:
 
 
 def parents_of(findings: Sequence[Finding]) -> dict[int, int]:
-    """For each finding that a shown one explains, the number of that one. No circles: each chain ends at a root."""
+    """For each finding that a shown one explains, the number of that one: on a common host if there is one, and the
+    first of a chain before those that follow from it. No circles: each chain ends at a root."""
     hosts = [frozenset(finding.subject.get("hosts", ())) for finding in findings]
     parents: dict[int, int] = {}
     for number, finding in enumerate(findings):
-        for other, candidate in enumerate(findings):
-            if candidate.code not in finding.causes or not share_a_host(hosts[number], hosts[other]):
-                continue
+        candidates = [other for other, candidate in enumerate(findings) if candidate.code in finding.causes]
+        candidates.sort(key=lambda at: (not share_a_host(hosts[number], hosts[at]), bool(findings[at].causes)))
+        for other in candidates:
             ancestor: int | None = other
             while ancestor is not None and ancestor != number:
                 ancestor = parents.get(ancestor)

@@ -42,7 +42,8 @@ class Finding:
     message: one sentence. subject: who is meant, stable under reordering; keys in use: "hosts" (tuple of machine
     names), "ranks", "devices", "variable". fix: the command or the change, display only.
     no_estimate_because: why `estimate` is None; one of the two is always given.
-    causes, consequences: codes, filled in by the engine.
+    causes: codes that explain this one wherever in the job an error with that code is found; the engine drops those
+    that nobody found and adds those of `Rule.caused_by`. consequences: codes, filled in by the engine.
     """
 
     code: str

@@ -78,6 +78,17 @@ def test_causes_need_a_common_host(make_rule, make_finding) -> None:  # type: ig
     }
 
 
+def test_causes_that_a_finding_names_count_anywhere_if_they_are_errors(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
+    lost = replace(make_finding("RUN006", ("a",)), causes=("RUN010", "HST001", "RUN007"))
+    rules = [
+        make_rule("RUN006", lost),
+        make_rule("RUN010", make_finding("RUN010", ("z",))),
+        make_rule("HST001", make_finding("HST001", ("z",), severity=Severity.INFO)),
+    ]
+    linked = {f.code: (f.causes, f.consequences) for f in run(*rules).findings}
+    assert linked == {"RUN006": (("RUN010",), ()), "RUN010": ((), ("RUN006",)), "HST001": ((), ())}
+
+
 def test_warnings_left_over(make_finding) -> None:  # type: ignore[no-untyped-def]
     def warned(category: str, line: int, count: int = 1) -> Failure:
         return Failure(category, "WARN", {}, (), count, (Evidence("run.log", line, ""),))

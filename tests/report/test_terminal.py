@@ -148,7 +148,8 @@ def test_consequences_fold_under_causes_that_are_shown() -> None:
     assert parents_of(chain) == {1: 0, 2: 1}
     assert parents_of((SOCKETS,)) == {}  # its cause was not selected
     elsewhere = replace(NO_HCA, subject={"hosts": ("other",)})
-    assert parents_of((elsewhere, SOCKETS)) == {}
+    assert parents_of((elsewhere, SOCKETS, NO_HCA)) == {1: 2}  # rather under the one on a common host
+    assert parents_of((elsewhere, SOCKETS)) == {1: 0}
 
 
 def test_a_circle_of_causes_still_shows_every_finding() -> None:

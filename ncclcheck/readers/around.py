@@ -1,0 +1,47 @@
+"""Rows of what stands around NCCL's records: last words of processes, and what launchers say of their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from ncclcheck.facts.schema import conform
+
+# Events of `grammars/around.lark` that tell of an end.
+EVENTS = (
+    "python_traceback", "python_aside", "python_error", "python_fatal", "cpp_terminate", "shell_segv",
+    "shell_bus_error", "shell_abort", "shell_killed", "mpi_signal", "oom_killed", "elastic_failed", "elastic_root",
+    "elastic_host", "elastic_rank", "elastic_exit", "elastic_closing", "elastic_signalled", "srun_error",
+    "slurm_cancelled", "slurm_oom", "mpi_noticed", "mpi_process", "mpi_exit", "mpi_abort", "hydra_process",
+    "hydra_exit", "deepspeed_exit", "horovod_exit", "spawn_ended", "ray_worker_died", "kube_exit", "kube_oom",
+    "test_failed", "watchdog_timeout", "watchdog_abort", "watchdog_stuck",
+)  # fmt: skip
+
+# PyTorch puts this before what nobody caught.
+_RANK = r"\[[Rr]ank ?(\d{1,7})\][: ]*$"
+
+
+def around_rows(typed: Callable[[str], pl.DataFrame | None], heads: pl.Series) -> pl.DataFrame | None:
+    """typed: rows of an event. heads: what stood before a record, by `_head`."""
+    parts = []
+    for event in EVENTS:
+        frame = typed(event)
+        if frame is None:
+            continue
+        columns = frame.columns
+        names = [name for name in columns if name.startswith("exc_")]
+        label = heads.gather(frame.get_column("_head")).str.extract(_RANK).cast(pl.Int64, strict=False)
+        rank = pl.coalesce(*(name for name in ("rank", "process") if name in columns), label)
+        hosts = [name for name in ("hosts", "node_name") if name in columns]
+        parts.append(
+            frame.with_columns(
+                event=pl.lit(event), time="_time", rank=rank, rank_label=label.is_not_null(),
+                code=pl.col("exitcode") if "exitcode" in columns else None,
+                host=pl.coalesce(hosts) if hosts else None,
+                exception=pl.coalesce(names) if names else None,
+            )
+        )  # fmt: skip
+    if not parts:
+        return None
+    return pl.concat([conform("around", part) for part in parts]).sort("source", "line", maintain_order=True)
