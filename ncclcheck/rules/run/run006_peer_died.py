@@ -93,7 +93,7 @@ RULE = Rule(
     code="RUN006",
     name="peer-died",
     severity=Severity.INFO,
-    summary="Ranks lost their connection to another one: a consequence of who failed first",
+    summary="Ranks lost their connection to another one: they follow from who failed first",
     check=check,
     since="0.1.0",
 )

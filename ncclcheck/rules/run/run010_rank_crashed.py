@@ -174,7 +174,7 @@ RULE = Rule(
     code="RUN010",
     name="rank-crashed",
     severity=Severity.ERROR,
-    summary="A process of the job ended before its time: exception, signal, exit code, lack of memory, preemption",
+    summary="A process of the job ended before its time",
     check=check,
     since="0.1.0",
 )
