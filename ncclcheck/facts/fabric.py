@@ -111,8 +111,12 @@ def _joined(facts: Printed) -> bool:
 
 def _too_old(facts: Printed) -> bool:
     drivers = [int(seen.value) for seen in facts.notes("cuda_driver_version") if seen.value.isdecimal()]
+    # releases 2.2 and 2.3 have lines of their own; before 2.16.2 there is no id
+    no_id = (pl.col("phase") == "COMPLETE") & pl.col("comm_id").is_null() & pl.col("parent").is_null()
+    old_lines = facts["inits"].select(((pl.col("phase") == "RANK") | no_id).any()).item()
     return (
         facts.is_rccl
+        or bool(old_lines)
         or bool(facts.releases and facts.releases[-1] < _SINCE_RELEASE)
         or bool(drivers and max(drivers) < _SINCE_DRIVER)
     )

@@ -107,6 +107,10 @@ class Facts(Traffic):
             signs += [Seen(f"plugin {seen.value}", seen.machines, seen.evidence, seen.count)
                       for seen in self.notes(kind) if networks.kind(seen.value) != "socket"
                       and seen.value != "none"]  # fmt: skip
+        signs += [Seen(f"device {failure.fields.get('text', '')}, which may not be opened", failure.machines,
+                       failure.evidence, failure.count) for failure in self.failures("ib_open_failed")]  # fmt: skip
+        signs += [Seen("a verbs device without its driver", seen.machines, seen.evidence, seen.count)
+                  for seen in self.notes("verbs_driver_missing") if "/infiniband_verbs/" in seen.value]  # fmt: skip
         signs += [Seen("libibverbs, which failed to load", failure.machines, failure.evidence, failure.count)
                   for failure in self.failures("ib_library_missing")]  # fmt: skip
         return tuple(signs)

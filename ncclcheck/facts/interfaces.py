@@ -19,8 +19,8 @@ _KINDS = [
     (r"lo\d*$", "loopback", "the loopback"),
     (r"docker|podman|cni-podman|cni\d|cbr\d|br-[0-9a-f]{12}|virbr|lx[cd]br|vmnet|vboxnet|vnet\d", "bridge",
      "a bridge inside the machine"),
-    (r"veth|cali[0-9a-f]|lxc[0-9a-f]|tap\d", "pair", "the host's end of a container's link"),
-    (r"nodelocaldns|kube-|dummy\d|flannel|cilium|vxlan|weave|tunl\d|antrea", "cluster",
+    (r"veth|cali[0-9a-f]|lxc[0-9a-f]|eni[0-9a-f]{11}|azv[0-9a-f]|tap\d", "pair", "the host's end of a container"),
+    (r"nodelocaldns|kube-|dummy\d|flannel|cilium|vxlan|weave|tunl\d|antrea|ovn-", "cluster",
      "an interface of the cluster's own network"),
     (r"tun\d|tailscale|wg\d|zt[0-9a-z]|ppp\d|utun|nordlynx", "vpn", "a VPN"),
     (r"wl|wifi", "wireless", "a wireless link"),
@@ -90,6 +90,14 @@ def astray_devices(facts: Printed) -> frozenset[str]:
     """Names of listed interfaces, chosen or not, that no other machine is reached over."""
     names = facts["interfaces"].get_column("name").drop_nulls().unique().to_list()
     return frozenset(name for name in names if kind_of(name)[0] in _ASTRAY)
+
+
+@question
+def listed_for_sockets(facts: Printed) -> frozenset[str]:
+    """Names of interfaces that the socket transport has to choose from, on every machine that lists any."""
+    rows = facts["interfaces"].filter(pl.col("use") == "socket").join(facts.machine_table, on="proc", how="left")
+    lists = rows.group_by("machine").agg(pl.col("name").unique()).get_column("name").to_list()
+    return frozenset.intersection(*map(frozenset, lists)) if lists else frozenset()
 
 
 @question

@@ -32,12 +32,6 @@ def family(network: str) -> str:
 
 
 @question
-def machines_with_network(facts: Traffic) -> frozenset[str]:
-    """Machines of which some line names the network in use."""
-    return frozenset(_used(facts).get_column("machine").drop_nulls().unique().to_list())
-
-
-@question
 def mixtures(facts: Traffic) -> tuple[Mixture, ...]:
     """Communicators whose ranks use different networks, largest first; alike ones once."""
     used = _used(facts)

@@ -212,10 +212,26 @@ class Traffic(Printed):
             why = f"a ring of {size} ranks, and {len(self.machines)} machines in the input"
             if size >= len(self.machines):
                 return Crossing(Answer.YES, why, "medium", (self.evidence(row["source"], row["line"]),))
+        listed = self._hosts_of_device_list
+        if listed is not None:
+            return listed
         longest = rings.select(pl.col("ranks").list.len().max()).item() if rings.height else 0
         if longest and longest > _MAX_GPUS:
             return Crossing(Answer.YES, f"a ring of {longest} ranks does not fit one machine", "medium")
         return Crossing(Answer.UNKNOWN, "no line tells how many nodes the job has")
+
+    @property
+    def _hosts_of_device_list(self) -> Crossing | None:
+        """The device list of nccl-tests: one job, if no rank stands there twice, and its hosts."""
+        listed = self["gpu_names"].drop_nulls(["host", "rank"]).unique(["source", "host", "rank"], maintain_order=True)
+        once = pl.col("rank").is_duplicated().any().over("source").not_()
+        hosts = listed.filter(once, pl.col("host").n_unique().over("source") > 1)
+        if hosts.height == 0 or nvlink_over_machines(self) is not Answer.NO:
+            return None
+        row = hosts.row(0, named=True)
+        number = hosts.filter(pl.col("source") == row["source"]).get_column("host").n_unique()
+        why = f"ranks on {number} hosts in one list of devices"
+        return Crossing(Answer.YES, why, "medium", (self.evidence(row["source"], row["line"]),))
 
     @cached_property
     def said_networks(self) -> pl.DataFrame:

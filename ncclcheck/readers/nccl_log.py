@@ -84,6 +84,10 @@ _NOTES = {
     "shm_cumem_fallback": "",
     "cuda_driver_version": "cuda_driver_version",
     "python_traceback": "",
+    "verbs_driver_missing": "text",
+    "efa_list_empty": "",
+    "gloo_no_interface": "ifname",
+    "memlock_limit": "memlock_kb",
 }
 
 # Failure events and the names of their fields in the table.
@@ -302,6 +306,11 @@ class _Reader:
             counts = self.rows(event)
             if counts is not None:
                 parts.append(counts.with_columns(kind=pl.lit("net_counts"), value=pl.format("{} to {}", "min", "max")))
+        raised = self.rows("python_error")
+        if raised is not None and "text" in raised.columns:  # Gloo's complaint, if it reaches Python
+            value = pl.col("text").str.extract(r"Unable to find address for: (\S+)")
+            gloo = raised.with_columns(kind=pl.lit("gloo_no_interface"), value=value)
+            parts.append(gloo.drop_nulls("value"))
         loaded = self.rows("net_plugin_loaded")
         if loaded is not None:  # the plugin with the version of its interface
             loaded = loaded.with_columns(kind=pl.lit("net_plugin_api"), value=pl.format("{} (v{})", "plugin", "api"))

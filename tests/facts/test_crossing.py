@@ -168,3 +168,21 @@ def test_a_rack_is_ruled_out_by_the_cards_name() -> None:
     for rank, process in enumerate(processes):
         start += process.init("START", f"a{rank}", rank, 2, "commId 0xaa")
     assert _told(facts_of(log + start))[0] is Answer.YES
+
+
+@pytest.mark.parametrize(
+    "text", ["comm 0x5500 rank {} nranks 2", "comm 0x5500 rank {} nranks 2 cudaDev 0 busId 1a000 - Init COMPLETE"]
+)
+def test_lines_of_old_releases_rule_out_a_rack(text: str) -> None:
+    facts = facts_of([line for rank in (0, 1) for line in Process(f"n{rank}", 7).say(text.format(rank))])
+    assert facts.crossing.answer is Answer.YES
+
+
+def test_the_device_list_of_nccl_tests_shows_the_machines() -> None:
+    rows = [
+        f"#  Rank {rank} Pid {7 + rank} on n{rank // 2} device {rank % 2} [0x1b] Tesla V100-SXM2-32GB"
+        for rank in range(4)
+    ]
+    assert facts_of(rows).crossing.answer is Answer.YES
+    assert facts_of(rows[:2]).crossing.answer is Answer.UNKNOWN
+    assert facts_of([*rows[:2], *rows[:2], rows[0].replace("n0", "n9")]).crossing.answer is Answer.UNKNOWN

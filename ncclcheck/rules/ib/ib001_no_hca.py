@@ -162,5 +162,5 @@ RULE = Rule(
     summary="NCCL found no InfiniBand or RoCE device where one is needed",
     check=check,
     since="0.1.0",
-    caused_by=("IB002",),
+    caused_by=("IB002", "HST003", "NET004"),
 )

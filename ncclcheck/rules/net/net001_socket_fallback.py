@@ -14,7 +14,8 @@ without any edge is "will use the socket", confidence medium. Less than that is 
 
 The finding is an error when anything says that RDMA was there to be used (a NET/IB device on some host, `NCCL_IB_*`
 or `FI_*` set, an `ib*` or `hsn*` interface, a network plugin) or the GPUs are of NVSwitch class; otherwise a warning.
-The cause hangs on it where it is known: IB003 (switched off), IB001 (no device).
+The cause hangs on it where it is known: IB003 (switched off), HST003 (device not in the container), NET004 (plugin),
+IB001 (no device).
 
 ## Why it costs
 
@@ -208,5 +209,5 @@ RULE = Rule(
     summary="Traffic between machines goes over TCP sockets instead of RDMA",
     check=check,
     since="0.1.0",
-    caused_by=("IB003", "IB001"),
+    caused_by=("IB003", "HST003", "NET004", "IB001", "NET003"),
 )

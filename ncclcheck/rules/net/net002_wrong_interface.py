@@ -5,11 +5,12 @@
 Every rank announces the address of one interface: the first of its list, which `Bootstrap : Using` names. The rule
 looks at that choice in jobs of several machines:
 - it is the loopback, a bridge (`docker0`, `br-...`, `virbr0`), the host's end of a container (`veth`, `cali`), an
-  interface of the cluster's own network (`nodelocaldns`, `kube-ipvs0`, `flannel.1`), a VPN, a wireless link or the link
-  to the management controller;
+  interface of the cluster's own network (`nodelocaldns`, `kube-ipvs0`, `flannel.1`), a VPN, a wireless link or the
+  link to the management controller;
 - ranks give up connecting to such an address: `Connect to 127.0.0.1<...> failed`, 169.254.20.10 (node-local DNS),
   172.17.0.1;
-- no interface fits `NCCL_SOCKET_IFNAME`: `Bootstrap : no socket interface found`;
+- no interface fits `NCCL_SOCKET_IFNAME`: `Bootstrap : no socket interface found` (Gloo of `GLOO_SOCKET_IFNAME`:
+  `Unable to find address for: eth9`);
 - some machines of a communicator announce the fabric (`ib0`, `hsn0`), others Ethernet;
 - `NCCL_SOCKET_IFNAME=ib0` has caught `ib0.8001`, the interface of a partition, because names are prefixes.
 
@@ -22,9 +23,10 @@ data and bootstrap has worked.
 
 ## Why it costs
 
-Usually the job stops: all peers connect to themselves, or to nothing. Refused connections end after 20 to 60 s, dropped
-ones after minutes, with all GPUs idle. If the interface does lead to the peers and the data goes over sockets, it sets
-the pace: a wireless link or a VPN carries 1 Gb/s at best, 0.12 GB/s for the whole node, where 25 GbE carries 3.
+Usually the job stops: all peers connect to themselves, or to nothing. Refused connections end after 20 to 60 s,
+dropped ones after minutes, with all GPUs idle. If the interface does lead to the peers and the data goes over
+sockets, it sets the pace: a wireless link or a VPN carries 1 Gb/s at best, 0.12 GB/s for the whole node, where 25 GbE
+carries 3.
 
 ## Example
 
@@ -34,17 +36,18 @@ the pace: a wireless link or a VPN carries 1 Gb/s at best, 0.12 GB/s for the who
 ## How to fix
 
 1. `ip -br -4 addr` on two machines: take the interface of their common network.
-2. `NCCL_SOCKET_IFNAME==eth0` (exactly that), `NCCL_SOCKET_IFNAME=eth` (all that begin so), a list where machines differ
-   (`bond0,eth0`), or exclusions (`^lo,docker,virbr,veth,br-`). The launcher must hand it to all ranks: `mpirun -x`, the
-   pod's `env`, `/etc/nccl.conf` where it differs by machine.
+2. `NCCL_SOCKET_IFNAME==eth0` (exactly that), `NCCL_SOCKET_IFNAME=eth` (all that begin so), a list where machines
+   differ (`bond0,eth0`), or exclusions (`^lo,docker,virbr,veth,br-`). The launcher must hand it to all ranks: `mpirun
+   -x`, the pod's `env`, `/etc/nccl.conf` where it differs by machine.
 3. Container without `--network=host`: its addresses are not reached from other machines; use the host's network or an
    overlay that is routed.
 4. `Bootstrap : Using` must show that interface on all machines.
 
 ## When it is not a problem
 
-One machine. Interfaces that are only listed behind the first one. A subnet per node, or per rack, in a routed network.
-IPv6 link-local addresses on a flat network. `ib0` or `hsn0` for bootstrap: IPoIB is right for it. The pod's `eth0`.
+One machine. Interfaces that are only listed behind the first one. A subnet per node, or per rack, in a routed
+network. IPv6 link-local addresses on a flat network. `ib0` or `hsn0` for bootstrap: IPoIB is right for it. The pod's
+`eth0`.
 
 ## References
 
@@ -70,7 +73,7 @@ if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
     from ncclcheck.facts.interfaces import Unreachable
-    from ncclcheck.facts.seen import Communicator, Failure
+    from ncclcheck.facts.seen import Communicator, Failure, Seen
 
 _VARIABLE = "NCCL_SOCKET_IFNAME"
 _FIX = (
@@ -93,9 +96,11 @@ _NEEDS_SIZE = (
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    missing = _nothing_fits(facts)
+    missing, gloo = _nothing_fits(facts), facts.notes("gloo_no_interface")
     if missing:
         yield _finding_missing(facts, estimator, missing)
+    elif gloo:
+        yield _finding_gloo(estimator, gloo)
     if facts.crossing.answer is Answer.NO:
         return
     interfaces = announced(facts)
@@ -104,7 +109,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     yield from _partitions(facts, interfaces)
     if peers or (astray and _gave_up(facts) and _several(facts)):
         yield _finding_stopped(facts, estimator, peers, astray)
-    elif astray and facts.crossing.answer is Answer.UNKNOWN:
+    elif astray and facts.crossing.answer is Answer.UNKNOWN and not (_spans(facts, astray) or _retried(facts)):
         yield NotEvaluated(_NEEDS_SIZE.format(astray[0].name))
     elif astray:
         yield _finding_astray(facts, estimator, astray)
@@ -112,15 +117,17 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         yield _finding_devices(facts, estimator, devices)
     elif apart := _kinds_apart(facts, interfaces):
         yield _finding_apart(facts, estimator, apart)
-    elif not interfaces and not missing:
+    elif not interfaces and not missing and not gloo:
         yield NotEvaluated(_NEEDS_LINES)
 
 
 def _nothing_fits(facts: Facts) -> list[Failure]:
     """Failures of the search for an interface. A search that was told to look for another device goes on."""
     failures = [one for one in facts.failures("no_interface") if one.level == "WARN"]
-    if facts.settings(_VARIABLE):
-        failures += [one for one in facts.failures("warn") if _NO_FAMILY.search(one.fields.get("text", ""))]
+    if facts.settings(_VARIABLE) and len(facts.releases) < 2:  # releases that differ misread each other's addresses
+        found = {machine for interface in announced(facts) for machine in interface.machines}
+        warnings = [one for one in facts.failures("warn") if _NO_FAMILY.search(one.fields.get("text", ""))]
+        failures += [one for one in warnings if not {*one.machines} & found]
     return failures
 
 
@@ -134,6 +141,19 @@ def _gave_up(facts: Facts) -> list[Failure]:
 
 def _several(facts: Facts) -> bool:
     return facts.crossing.answer is Answer.YES or len(facts.machines) > 1
+
+
+def _spans(facts: Facts, astray: Sequence[Interface]) -> bool:
+    """Is a machine with such an interface in a communicator with others? Bootstrap goes between machines even where
+    NVLink joins them."""
+    there = {machine for interface in astray for machine in interface.machines}
+    return any(len(one.machines) > 1 and there & {*one.machines} for one in facts.communicators if not one.ambiguous)
+
+
+def _retried(facts: Facts) -> bool:
+    """Do ranks try again and again to connect, in an input of several machines?"""
+    retries = facts.notes("socket_connect_retry") or facts.failures("syscall_retry")
+    return len(facts.machines) > 1 and bool(retries)
 
 
 def _proves(facts: Facts, peer: Unreachable, astray: Sequence[Interface]) -> bool:
@@ -173,6 +193,22 @@ def _finding_missing(facts: Facts, estimator: Estimator, missing: list[Failure])
     )
 
 
+def _finding_gloo(estimator: Estimator, gloo: Sequence[Seen]) -> Finding:
+    machines = machines_of(gloo)
+    names = listed(list(dict.fromkeys(seen.value for seen in gloo)))
+    return _finding(
+        Severity.ERROR,
+        Confidence.HIGH,
+        f"Gloo, which sets up the process group, finds no interface {names} on {place(machines, 'a machine')}",
+        "GLOO_SOCKET_IFNAME=<interface that is there> (ip -br addr, in the container too), and the same for"
+        " NCCL_SOCKET_IFNAME; or unset both",
+        machines,
+        evidence_of(gloo),
+        stopped(estimator),
+        ("GLOO_SOCKET_IFNAME",),
+    )
+
+
 def _finding_stopped(
     facts: Facts, estimator: Estimator, peers: Sequence[Unreachable], astray: Sequence[Interface]
 ) -> Finding:
@@ -206,7 +242,9 @@ def _finding_astray(facts: Facts, estimator: Estimator, astray: Sequence[Interfa
     if only_bootstrap:
         cost, numbers = "only bootstrap depends on it", no_number("RDMA carries the data: bootstrap alone is slower")
     else:
-        cost = "it sets the pace of the traffic between machines" if works else "no other machine may reach it"
+        far = all(interface.kind in ("vpn", "wireless", "cluster") for interface in astray)
+        reach = "other machines may not reach it" if far else "no other machine reaches it"
+        cost = "it sets the pace of the traffic between machines" if works else reach
         numbers = _numbers(estimator, astray) if slow else no_number("the input does not tell what carries the data")
     return _finding(
         Severity.INFO if only_bootstrap else Severity.WARNING,

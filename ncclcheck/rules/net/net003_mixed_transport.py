@@ -3,18 +3,19 @@
 ## What it finds
 
 Within one communicator some ranks say `Using network IB` and others `Using network Socket`, or some use a plugin's
-network (`IBext`, `AWS Libfabric`, `FasTrak`) and others NCCL's own. Every rank chooses alone, from what it finds on its
-machine; NCCL does not compare the choices. Each network has its own handshake, so a rank of one cannot connect to a
-rank of another.
+network (`IBext`, `AWS Libfabric`, `FasTrak`) and others NCCL's own. Every rank chooses alone, from what it finds on
+its machine; NCCL does not compare the choices. Each network has its own handshake, so a rank of one cannot connect to
+a rank of another.
 
 The cause is on the machines that are in the minority: no device there (IB001, HST003), `NCCL_IB_DISABLE=1` there
 (IB003), the plugin missing or refused there (NET004), `NCCL_NET` set there.
 
 ## Why it costs
 
-The first connection between the two parts fails or never comes about: the job stops while it connects, at init or, from
-2.22.3 on, in the first collective. All GPUs wait. Where the parts do not have to talk (each keeps to its own machines)
-the slower network sets the pace for all: 2 to 5 GB/s of sockets instead of 40 to 390 GB/s of a node's rails.
+The first connection between the two parts fails or never comes about: the job stops while it connects, at init or,
+from 2.22.3 on, in the first collective. All GPUs wait. Where the parts do not have to talk (each keeps to its own
+machines) the slower network sets the pace for all: 2 to 5 GB/s of sockets instead of 40 to 390 GB/s of a node's
+rails.
 
 ## Example
 
@@ -24,11 +25,11 @@ the slower network sets the pace for all: 2 to 5 GB/s of sockets instead of 40 t
 
 ## How to fix
 
-1. On a machine of the minority: `ibv_devinfo -l`, `env | grep NCCL`, `cat /etc/nccl.conf ~/.nccl.conf`,
-   `ls -l $(ldconfig -p | grep -o '/.*libnccl-net.*')`, and the same on one of the others: compare.
+1. On a machine of the minority: `ibv_devinfo -l`, `env | grep NCCL`, `cat /etc/nccl.conf ~/.nccl.conf`, `ls -l
+   $(ldconfig -p | grep -o '/.*libnccl-net.*')`, and the same on one of the others: compare.
 2. Use one image, one environment and one plugin on all machines.
-3. Set `NCCL_NET=IB` (or the plugin's name) everywhere: a machine that lacks it then fails at init, by name, instead of
-   choosing something else.
+3. Set `NCCL_NET=IB` (or the plugin's name) everywhere: a machine that lacks it then fails at init, by name, instead
+   of choosing something else.
 
 ## When it is not a problem
 
@@ -49,8 +50,8 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.facts import evidence_of
-from ncclcheck.facts.mixture import machines_with_network, mixtures
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.mixture import mixtures
 from ncclcheck.rules.common import compared, counted, listed, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -75,7 +76,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         yield _finding(facts, estimator, found[0], len(found))
     elif not facts.communicators and len({seen.value for seen in facts.networks}) > 1 and len(facts.machines) > 1:
         yield NotEvaluated(_NEEDS_COMMUNICATOR)
-    elif len(machines_with_network(facts)) < 2 and not facts.rings_connected:
+    elif len(machines_of(facts.networks)) < 2 and not facts.rings_connected:
         yield NotEvaluated(_NEEDS_NETWORK)
 
 
@@ -118,5 +119,5 @@ RULE = Rule(
     summary="Ranks of one communicator use different networks",
     check=check,
     since="0.1.0",
-    caused_by=("IB001", "IB003"),
+    caused_by=("HST003", "IB001", "IB003", "NET004"),
 )
