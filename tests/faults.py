@@ -154,6 +154,9 @@ def until(pattern: str, machine: int | None = None) -> Edit:
     return edit
 
 
+# What a rank prints from the moment that it connects.
+_CONNECTING = r" via |Connected|Init COMPLETE|coll channels"
+
 NODES = ("two", "vm")
 RDMA = ("two", "many", "vm")
 
@@ -168,4 +171,67 @@ FAULTS = (
     Fault("a route is missing", "HST005", generated("connect"), ("two", "many"), "error"),
     Fault("two ranks on one GPU", "RUN002", generated("duplicate_gpu"), ("one", "two"), "error"),
     Fault("CUDA fails", "RUN007", generated("cuda"), ("one", "two", "efa", "tcpx"), "error"),
+    Fault(
+        "a bridge for bootstrap",
+        "NET002",
+        edited(
+            swap(r"eth0:10\.\d+\.\d+\.\d+", "docker0:172.17.0.1"),
+            until(r"Using network"),
+            warn("Net : Connect to 172.17.0.1<40231> failed : Connection refused", "misc/socket.cc:121"),
+        ),
+        ("two",),
+        "error",
+        since=(2, 10, 3),
+    ),
+    Fault(
+        "no interface of that name",
+        "NET002",
+        edited(until(r"Bootstrap"), warn("Bootstrap : no socket interface found", "bootstrap.cc:49", code=3)),
+        ("two", "one"),
+        "error",
+    ),
+    Fault(
+        "one machine with another network",
+        "NET003",
+        edited(
+            setting("NCCL_NET", "Socket", machine=-1),
+            drop(r"NET/IB : Using", machine=-1),
+            swap(r"Using network IB", "Using network Socket", machine=-1),
+            until(_CONNECTING),
+        ),
+        ("two", "many"),
+        "error",
+    ),
+    Fault(
+        "EFA did not reach the container",
+        "NET004",
+        edited(
+            swap(r"NET/OFI Selected [Pp]rovider.*", "NET/OFI No eligible providers were found"),
+            swap(r"Using network .*", "Using network Socket"),
+            drop(r"NET/OFI NIC group|Assigned NET|Initialized NET"),
+            swap(r"via NET/(?:AWS )?Libfabric/\d+\S*", "via NET/Socket/0"),
+        ),
+        ("efa",),
+        "error",
+    ),
+    Fault(
+        "little memory may be locked",
+        "HST002",
+        edited(
+            until(_CONNECTING),
+            warn("Call to ibv_create_cq failed with error Cannot allocate memory", "misc/ibvwrap.cc:150"),
+        ),
+        ("two", "vm"),
+        "error",
+        since=(2, 14, 3),
+    ),
+    Fault(
+        "devices that may not be opened",
+        "HST003",
+        lambda shape: warn("NET/IB : Unable to open device mlx5_0", "transport/net_ib.cc:149")(
+            generated("socket_fallback")(shape)
+        ),
+        ("two", "many"),
+        "error",
+    ),
 )
