@@ -135,10 +135,11 @@ def _left_out(
 ) -> Iterator[Finding]:
     """Devices that other machines of the job list, and that the filter of a machine does not let through."""
     groups: dict[tuple[str, ...], list[tuple[Filters, Listing]]] = {}
+    different = {(one.job, one.devices) for one in machines}
     for mine, listing in pairs:
-        others = [one for one in machines if one.job == listing.job and len(one.devices) > len(listing.devices)]
+        others = [devices for job, devices in different if job == listing.job and len(devices) > len(listing.devices)]
         links = {device.link for device in listing.devices}
-        names = {device.name for one in others for device in one.devices if device.link in links and not device.bond}
+        names = {device.name for devices in others for device in devices if device.link in links and not device.bond}
         missing = tuple(sorted(name for name in names - {*listing.names} if not mine.takes(name)))
         if missing and listing.whole:
             groups.setdefault(missing, []).append((mine, listing))
