@@ -8,7 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.jobs import job_of
+from ncclcheck.facts.hcas import comparable
 from ncclcheck.facts.question import question
 from ncclcheck.facts.traffic import Traffic
 
@@ -84,7 +84,7 @@ def hca_filters(facts: Traffic) -> tuple[Filters, ...]:
     rows = facts["settings"].filter((pl.col("name") == "NCCL_IB_HCA") & (pl.col("value").str.len_chars() > 0))
     if rows.height == 0:
         return ()
-    where = facts.machine_table.join(job_of(facts), on="proc").drop_nulls()
+    where = facts.machine_table.join(comparable(facts), on="proc").drop_nulls()
     rows = rows.join(where, on="proc")
     free = facts["nics"].select("proc").unique().join(rows, on="proc", how="anti").join(where, on="proc")
     rows = rows.join(free, on=["job", "machine"], how="anti")

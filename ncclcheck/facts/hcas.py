@@ -59,11 +59,21 @@ class Listing(NamedTuple):
 
 
 @question
+def comparable(facts: Traffic) -> pl.DataFrame:
+    """`proc` and `job`: processes whose adapters may be compared. Without any communicator those of one input: nothing
+    ties machines of different files together."""
+    if facts.members.height:
+        return job_of(facts)
+    return facts["processes"].select("proc", job="source")
+
+
+@question
 def listings(facts: Traffic) -> tuple[Listing, ...]:
     """Of every machine and job, by job and machine."""
-    jobs = job_of(facts)
+    jobs = comparable(facts)
     nics = facts.nic_table.join(facts.machine_table, on="proc").join(jobs, on="proc")
     nics = nics.filter(pl.col("machine").is_not_null() & pl.col("job").is_not_null() & pl.col("name").is_not_null())
+    nics = nics.sort("source", "line", "index", maintain_order=True)
     if nics.height == 0:
         return ()
     here = ["job", "machine"]
@@ -89,7 +99,7 @@ def listings(facts: Traffic) -> tuple[Listing, ...]:
     devices = (
         nics.group_by(*here, "name", maintain_order=True)
         .agg(pl.col("index").min(), pl.col("link").first(), pl.col("gbit").max())
-        .sort(*here, "index", maintain_order=True)
+        .sort(*here, "index", "name")
         .group_by(here, maintain_order=True)
         .agg(pl.struct("name", "link", "gbit").alias("devices"))
     )
@@ -118,7 +128,7 @@ def _ranks(facts: Traffic, jobs: pl.DataFrame, listing: pl.DataFrame) -> pl.Data
         ranks=pl.max_horizontal("seen", "local_ranks"),
         all_list=pl.col("lists") & (pl.col("complete") | (pl.col("seen") >= pl.col("local_ranks"))).fill_null(False),
     )
-    largest = per_communicator.sort("ranks", descending=True).unique(["job", "machine"], keep="first")
+    largest = per_communicator.sort(pl.col("ranks") * -1, "cid").unique(["job", "machine"], keep="first")
     return largest.select("job", "machine", "ranks", "all_list")
 
 

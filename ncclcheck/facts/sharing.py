@@ -45,17 +45,24 @@ def nic_sharing(facts: Traffic) -> tuple[Sharing, ...]:
     edges = edges.filter(pl.col("cid") == pl.col("cid").min())  # communicators are numbered by size
     whole = _whole_machines(facts, int(edges.item(0, "cid")))
     channels = edges.get_column("channel").n_unique()
-    loads = edges.join(whole, on="machine").group_by("machine", "device", maintain_order=True).agg(
+    edges = edges.join(whole, on="machine").sort("source", "line")
+    loads = edges.group_by("machine", "device", maintain_order=True).agg(
         pl.struct("channel", "direction", "src", "dst").n_unique().alias("ends"),
         pl.col("ranks").first(),
         pl.struct("source", "line").sort_by("source", "line").first().alias("where"),
     )  # fmt: skip
     lists = {listing.machine: listing for listing in listings(facts)}
+    fewest: dict[int, int] = {}
+    for one in lists.values():
+        fewest[one.job] = min(len(one.devices), fewest.get(one.job, len(one.devices)))
     used, near = used_devices(facts), near_devices(facts)
     found = []
     for (machine,), rows in loads.group_by("machine", maintain_order=True):
         name, load = str(machine), dict(rows.select("device", "ends").iter_rows())
-        idle = _idle(lists.get(name), load, used.get(name, frozenset()))
+        listing = lists.get(name)
+        # rings have no more rails than the machine with the fewest
+        room = listing is not None and len(load) < fewest[listing.job]
+        idle = _idle(listing, load, used.get(name, frozenset())) if room else ()
         found.append(
             Sharing(
                 name, int(rows.item(0, "ranks")), load, idle,

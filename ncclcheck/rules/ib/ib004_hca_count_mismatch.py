@@ -164,7 +164,7 @@ def _compare(facts: Facts, estimator: Estimator, machines: Sequence[_Machine]) -
         if len(poorer) * 2 > len(machines) or _one_for_each_rank(facts, machines):
             yield _info(machines, "list different numbers of adapters, and use equally many or are mostly equal")
         else:
-            yield _mismatch(estimator, machines, poorer)
+            yield _mismatch(estimator, machines, poorer, facts.crossing.answer is Answer.YES)
     elif len(names) > 1:
         yield _info(machines, f"have {machines[0]} each, under different names")
     elif len(orders) > 1:
@@ -179,7 +179,7 @@ def _one_for_each_rank(facts: Facts, machines: Sequence[_Machine]) -> bool:
     return facts.rings_connected and not rates_known and enough
 
 
-def _mismatch(estimator: Estimator, machines: Sequence[_Machine], poorer: Sequence[_Machine]) -> Finding:
+def _mismatch(estimator: Estimator, machines: Sequence[_Machine], poorer: Sequence[_Machine], one_job: bool) -> Finding:
     hosts = tuple(sorted(machine.name for machine in poorer))
     rich = next(machine for machine in machines if machine not in poorer)
     poor = min(poorer, key=lambda machine: (sum(machine.rates), len(machine.compute)))
@@ -187,6 +187,7 @@ def _mismatch(estimator: Estimator, machines: Sequence[_Machine], poorer: Sequen
     lacks = f" ({listed(missing)} missing)" if len(missing) == len(rich.compute) - len(poor.compute) > 0 else ""
     of_others = "the other" if len(machines) == 2 else counted(len(machines) - len(poorer), "other machine")
     rates = {rate for machine in machines for rate in machine.rates}
+    others = str(len(rich.ports)) if 0 in rates else str(rich)
     slow = min(device.gbit for device in poor.ports)
     healthy: dict[str, object] = {"nics": len(rich.compute)}
     actual: dict[str, object] = {"nics": len(poor.compute)}
@@ -196,8 +197,8 @@ def _mismatch(estimator: Estimator, machines: Sequence[_Machine], poorer: Sequen
         RULE.code,
         RULE.name,
         Severity.ERROR,
-        Confidence.HIGH if lacks or 0 not in rates else Confidence.MEDIUM,
-        f"{place(hosts, 'a machine')} {'has' if len(hosts) == 1 else 'have'} {poor}{lacks}, {of_others} {rich}: all"
+        Confidence.HIGH if one_job and (lacks or 0 not in rates) else Confidence.MEDIUM,
+        f"{place(hosts, 'a machine')} {'has' if len(hosts) == 1 else 'have'} {poor}{lacks}, {of_others} {others}: all"
         " machines run at the pace of the poorest",
         _FIX,
         {"hosts": hosts},

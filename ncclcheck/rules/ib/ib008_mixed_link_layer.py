@@ -9,6 +9,9 @@ In one machine's `NET/IB : Using` list, joined over its ranks:
 - ports of a lower rate beside faster ones, where rates are printed (2.27.3 and newer, subsystem NET),
 - more than 20 devices: virtual functions of the whole host (SR-IOV).
 
+From `nvidia-smi topo -m`: adapters on no GPU's PCIe switch while every GPU has another one on its own (front end,
+storage), unless the lists in the same input leave them out. Information.
+
 It is a warning when such a device carries channels between machines, or when NCCL says that it cannot connect devices
 of different link layers (`Attempted to connect incompatible devices`, 2.26.2 and newer; `net devices with different
 link_layer`, 2.20.3 to 2.25.1). Merely listed it is information.
@@ -60,6 +63,7 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.hcas import Hca, Listing, listings, used_devices
+from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.rules.common import carried, compared, listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -111,7 +115,13 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             groups.setdefault((what, devices, carries), []).append(listing)
     for (what, devices, carries), where in groups.items():
         yield _finding(estimator, what, devices, carries, where)
-    if not machines and not carried(facts):
+    front = [one for one in map(_near_no_gpu, facts.matrices) if one]
+    listed_names = {name for one in machines for name in one.names}
+    for matrix, names in front:
+        shown = [name for name in names if not machines or name in listed_names]
+        if shown and not groups:
+            yield _front_end(matrix, shown)
+    if not machines and not front and not carried(facts):
         yield NotEvaluated(_NEEDS)
 
 
@@ -138,6 +148,33 @@ def _odd(devices: Sequence[Hca]) -> Iterator[tuple[str, tuple[Hca, ...]]]:
 def _port_gbit(device: Hca) -> float:
     """The rate of one port: a merged device has the sum."""
     return device.gbit / len(device.parts)
+
+
+def _near_no_gpu(matrix: Matrix) -> tuple[Matrix, list[str]] | None:
+    """Adapters on no GPU's switch, where every GPU has another one on its own."""
+    gpus = matrix.known_gpus()
+    if matrix.kind != "topo" or not gpus or any(matrix.best(gpu) not in NEAR for gpu in gpus):
+        return None
+    far = [nic for nic in matrix.nics if all(matrix.between(gpu, nic) not in NEAR for gpu in gpus)]
+    return (matrix, [matrix.nic_names.get(nic, nic) for nic in far]) if far else None
+
+
+def _front_end(matrix: Matrix, names: Sequence[str]) -> Finding:
+    shown = {matrix.nic_names.get(nic, nic): nic for nic in matrix.nics}
+    one = len(names) == 1
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.INFO,
+        Confidence.MEDIUM,
+        f"{listed(names)} {'is' if one else 'are'} on no GPU's PCIe switch, while every GPU has another adapter on its"
+        f" own ({'a front-end or storage port' if one else 'front-end or storage ports'}): NCCL may list and use"
+        f" {'it' if one else 'them'}",
+        _FIX.format(",".join(name for name in names if name not in matrix.nics) or "<their names>"),
+        {"devices": tuple(names)},
+        tuple(matrix.lines[shown[name]] for name in names if shown[name] in matrix.lines)[:2],
+        **no_number("a device that carries nothing costs nothing"),
+    )
 
 
 def _finding(

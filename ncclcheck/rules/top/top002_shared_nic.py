@@ -146,8 +146,8 @@ def _uneven(estimator: Estimator, machines: Sequence[Sharing]) -> Finding:
     return _finding(
         Severity.WARNING if sure else Severity.INFO,
         Confidence.HIGH if sure else Confidence.MEDIUM,
-        f"{listed(idle)} of {place([m.machine for m in machines], 'a machine')} carry no ring channel"
-        f" while others carry several (ends of channels: {loads}){''.join(f'; {doubt}' for doubt in doubts)}",
+        f"No ring channel goes over {listed(idle)} of {place([m.machine for m in machines], 'a machine')}, while others"
+        f" have several (ends of channels: {loads}){''.join(f'; {doubt}' for doubt in doubts)}",
         _FIX_IDLE,
         [machine.machine for machine in machines],
         evidence_of(machines),
