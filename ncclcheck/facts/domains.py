@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ncclcheck.facts.edges import NO_INIT
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.machines import addresses
 from ncclcheck.facts.printed import MAX_EVIDENCE
@@ -43,10 +44,11 @@ class Inside(NamedTuple):
 @question
 def networked_inside(facts: Traffic) -> tuple[Inside, ...]:
     """By communicator and machine, those alike given once; the largest communicators first."""
-    members = facts.members.filter(~pl.col("ambiguous")).drop_nulls(["rank", "machine"])
+    members = facts.members.filter(~pl.col("ambiguous")) if facts.members.height else _by_edges(facts)
+    members = members.drop_nulls(["rank", "machine"])
     if members.height == 0:
         return ()
-    members = members.join(_bootstrap(facts), on="proc", how="left")
+    members = members.join(_bootstrap(facts), on="proc", how="left").with_columns(pl.col("cid").cast(pl.Int64))
     here = members.group_by("cid", "machine").agg(
         pl.col("rank").n_unique().alias("ranks"),
         pl.col("local_ranks").min(),
@@ -83,6 +85,23 @@ def networked_inside(facts: Traffic) -> tuple[Inside, ...]:
     )  # fmt: skip
 
 
+def _by_edges(facts: Traffic) -> pl.DataFrame:
+    """Members of an excerpt without init lines: the ranks that print channels, each in one process, and as many as a
+    ring has."""
+    sizes = facts["rings"].select(pl.col("ranks").list.len().max()).item() if facts["rings"].height else None
+    printing = facts.edge_table.group_by(pl.col("own").alias("rank")).agg(
+        pl.col("proc", "machine", "source").first(),
+        pl.col("own_dev").first().alias("bus_id"),
+        pl.col("line").min().alias("last_line"),
+        pl.col("proc").n_unique().alias("procs"),
+    )
+    releases = facts["processes"].select("proc", "release")
+    return printing.filter(pl.col("procs") == 1).join(releases, on="proc", how="left").with_columns(
+        cid=pl.lit(NO_INIT, pl.Int64), nranks=pl.lit(sizes, pl.Int64), nnodes=pl.lit(None, pl.Int64),
+        local_ranks=pl.lit(None, pl.Int64), nvml_dev=pl.lit(None, pl.Int64), cuda_dev=pl.lit(None, pl.Int64),
+    )  # fmt: skip
+
+
 def _bootstrap(facts: Traffic) -> pl.DataFrame:
     """`proc` and `at`: interface and address of its bootstrap."""
     usable = addresses(facts["interfaces"]).filter(~pl.col("address").str.contains(_DOCKER))
@@ -92,8 +111,9 @@ def _bootstrap(facts: Traffic) -> pl.DataFrame:
 
 def _net_edges(facts: Traffic, members: pl.DataFrame) -> pl.DataFrame:
     """`cid`, `machine`, `networks`, `edge_lines`: network edges with both ends on one machine."""
-    edges = facts.edge_table.filter((pl.col("transport") == "NET") & pl.col("like").is_not_null())
-    edges = edges.select(pl.col("like").alias("cid"), "own", "peer", "network", "source", "line")
+    whose = pl.col("like").cast(pl.Int64) if facts.members.height else pl.lit(NO_INIT, pl.Int64)
+    edges = facts.edge_table.filter(pl.col("transport") == "NET").with_columns(cid=whose).drop_nulls("cid")
+    edges = edges.select("cid", "own", "peer", "network", "source", "line")
     seat = members.select("cid", pl.col("rank").alias("own"), "machine").unique(["cid", "own"], keep="first")
     both = edges.join(seat, on=["cid", "own"]).join(
         seat.rename({"own": "peer"}), on=["cid", "peer", "machine"], how="semi"
