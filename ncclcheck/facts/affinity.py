@@ -15,6 +15,7 @@ import polars as pl
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.printed import MAX_EVIDENCE, Printed
 from ncclcheck.facts.question import question
+from ncclcheck.facts.traffic import Traffic
 
 # More CPUs than any machine has: a number beyond is a torn line.
 _MOST_CPUS = 1 << 14
@@ -151,3 +152,10 @@ def far_nics(facts: Printed) -> tuple[FarNics, ...]:
         )
         for row in found.iter_rows(named=True)
     )
+
+
+@question
+def silent_processes(facts: Traffic) -> bool:
+    """Is there a process that finished init and prints no affinity? Until 2.27.7 an empty set prints nothing."""
+    done = facts.members.filter("completed").select("proc").unique()
+    return done.join(facts["affinities"].select("proc"), on="proc", how="anti").height > 0

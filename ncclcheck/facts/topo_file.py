@@ -206,9 +206,14 @@ class TopoFile:
         return Matrix(
             kind="topo-xml", complete=self.complete, nvlink_hidden=any(gpu.links is None for gpu in self.gpus),
             gpus=tuple(gpu.name for gpu in self.gpus), nics=tuple(nics), nic_names={}, path=path, links=links,
-            cpu_affinity={}, numa_affinity={},
+            cpu_affinity={}, numa_affinity=self._numa_nodes(),
             lines={nic.name: nic.line for nic in nics.values()} | {gpu.name: gpu.pci.line for gpu in self.gpus},
         )  # fmt: skip
+
+    def _numa_nodes(self) -> dict[str, str]:
+        """NUMA node of every GPU whose CPU has a number."""
+        nodes = {gpu.name: self._nodes.get(self._spots[gpu.name].cpu, {}).get("numa") for gpu in self.gpus}
+        return {gpu: str(node) for gpu, node in nodes.items() if node is not None}
 
     # -- guests
 

@@ -155,10 +155,15 @@ class Traffic(Printed):
 
     @cached_property
     def _gpus_of_a_machine(self) -> int:
-        """More ranks than this cannot be on one machine: GPUs of a matrix or of NCCL's own dump, else a safe number."""
+        """More ranks than this cannot be on one machine: GPUs of a matrix or of NCCL's own dump, else a safe number.
+        A dump with fewer GPUs than ranks on a machine is cut."""
         shown = [len(matrix.gpus) for matrix in self.matrices if matrix.kind == "topo" and matrix.complete]
-        dumped = self["topology"].filter(pl.col("node") == "GPU").group_by("proc").agg(pl.col("id").n_unique())
-        shown += dumped.get_column("id").to_list()
+        nodes = self["topology"].filter(pl.col("node") == "GPU").select("proc", gpu=pl.format("GPU/{}", "id"))
+        ends = self["paths"].filter(pl.col("b").str.starts_with("GPU/")).select("proc", gpu="b")
+        dumped = pl.concat([nodes, ends]).group_by("proc").agg(pl.col("gpu").n_unique())
+        here = self.members.drop_nulls("machine").group_by("cid", "machine").agg(pl.col("rank").n_unique())
+        seen = here.get_column("rank").max() or 0
+        shown += [gpus for gpus in dumped.get_column("gpu").to_list() if gpus >= seen]
         return max(shown) if shown else _MAX_GPUS
 
     @cached_property

@@ -6,7 +6,8 @@
   NUMA node, so NCCL's threads run far from the GPU. Older releases print nothing in that case.
 - A `Pattern` line of a job on several machines whose second type is SYS (`type NVL/SYS`): the way from GPUs to the NICs
   that NCCL chose leads over the link between NUMA nodes.
-- `nvidia-smi topo -m`: GPUs of one socket reach every NIC at SYS, while GPUs of the other socket have a nearer one.
+- `nvidia-smi topo -m` or a topology file: GPUs of one socket reach every NIC at SYS, while GPUs of the other socket
+  have a nearer one.
 
 Sockets and NUMA nodes are the same until the firmware splits a socket (NPS2, NPS4 on EPYC, SNC on Xeon). A path that
 crosses NUMA nodes of such a machine is information only.
@@ -53,9 +54,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.facts.affinity import Binding, Layout, far_nics, layouts, list_text, socket_of
+from ncclcheck.facts.affinity import Binding, Layout, far_nics, layouts, list_text, silent_processes, socket_of
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.matrix import Matrix
+from ncclcheck.facts.topo_file import path_tables
 from ncclcheck.rules.common import compared, counted, listed, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 from ncclcheck.rules.threads import cpu_cost, threads_of
@@ -80,14 +82,15 @@ _FAR_LEVELS = ("PHB", "SYS", "4", "5")
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     printed = layouts(facts)
-    matrices = [matrix for matrix in facts.matrices if matrix.kind == "topo" and matrix.nics and matrix.gpus]
+    matrices = [matrix for matrix in path_tables(facts) if matrix.nics and matrix.gpus]
     yield from _by_affinity(printed, facts, estimator)
     yield from _by_graph(facts, estimator)
     for matrix in matrices:
         yield from _by_matrix(matrix, estimator)
-    if facts.visibility.log and not printed:
+    if facts.visibility.log and (not printed or silent_processes(facts)):
         yield NotEvaluated(
-            "the CPUs of NCCL's threads ('Affinity for GPU' lines: INFO with INIT); or `taskset -cp <pid>`"
+            "'Affinity for GPU' lines of all ranks (INFO with INIT; until 2.27.7 an empty set prints none), or `taskset"
+            " -cp <pid>`"
         )
     if not matrices and not _nics_judged(facts):
         yield NotEvaluated("`nvidia-smi topo -m`, or `Pattern` lines (GRAPH in NCCL_DEBUG_SUBSYS): how far NICs are")
@@ -217,5 +220,5 @@ RULE = Rule(
     summary="A GPU's NIC, or the CPUs that serve the GPU, are on another socket",
     check=check,
     since="0.1.0",
-    caused_by=("TOP001",),
+    caused_by=("TOP001", "IB002"),
 )
