@@ -135,8 +135,9 @@ class FarNics(NamedTuple):
 
 @question
 def far_nics(facts: Printed) -> tuple[FarNics, ...]:
-    """By the number of NUMA nodes. A pattern names the farthest path between a GPU and a NIC that it uses."""
-    far = facts["graphs"].filter((pl.col("nchannels") > 0) & (pl.col("type_inter") == "SYS"))
+    """By the number of NUMA nodes. The ring's pattern names the farthest path between a GPU and its NIC."""
+    ring = (pl.col("pattern") == 4) & (pl.col("nchannels") > 0)
+    far = facts["graphs"].filter(ring & (pl.col("type_inter") == "SYS"))
     if far.height == 0:
         return ()
     cpus = (

@@ -36,9 +36,10 @@ def channel_counts(facts: Traffic) -> tuple[Channels, ...]:
     if printed.height == 0 or members.height == 0:
         return ()
     placed = printed.with_columns(member=at_init(printed, members))
-    # one communicator in a process: the thread does not matter
+    # one communicator and one such line in a process: the thread does not matter
     only = members.group_by("proc").agg(pl.col("member").first().alias("only"), pl.len().alias("several"))
-    placed = placed.join(only.filter(pl.col("several") == 1), on="proc", how="left", maintain_order="left")
+    only = only.filter(pl.col("several") == 1).join(printed.group_by("proc").len("said"), on="proc")
+    placed = placed.join(only.filter(pl.col("said") == 1), on="proc", how="left", maintain_order="left")
     placed = placed.with_columns(member=pl.coalesce("member", "only")).join(
         members.select("member", "cid"), on="member", maintain_order="left"
     )

@@ -41,3 +41,10 @@ def test_every_rank_says_how_many_channels_it_has() -> None:
     assert found.counts == (2, 4)
     assert [evidence.line for evidence in found.evidence] == [8, 2]
     assert (found.gpus, found.devices) == (1, 0)
+
+
+def test_a_second_communicator_that_the_log_cuts_off_is_not_the_first() -> None:
+    head, comm = "n0:10:20 [0] NCCL INFO", "comm 0x10 rank 0 nranks 2 cudaDev 0 busId 1000"
+    tail = "coll channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer"
+    (found,) = channel_counts(facts_of([f"{head} 4 {tail}", f"{head} {comm} - Init COMPLETE", f"{head} 2 {tail}"]))
+    assert found.counts == (4,)

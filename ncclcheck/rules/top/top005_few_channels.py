@@ -4,9 +4,10 @@
 
 `2 coll channels, 0 collnet channels, ...` (2.7.3 and newer; before that `Channel 00/02 :` of rank 0) is the number of
 rings and trees that collectives use. Each channel leaves a machine through one net device, so with fewer channels than
-devices some of them idle. The rule compares communicators that use RDMA between machines and have at least as many GPUs
-on a machine as devices are counted. Merged devices (`mlx5_0+mlx5_1`), the ports of one card and a group of EFA ports
-count once; of cards of several link layers or rates only the most common kind counts.
+devices some of them idle. The rule looks at communicators that use RDMA between machines and fires when the channels
+are at most half of the devices, or of the GPUs on a machine where these are fewer: a GPU uses the device beside it. A
+smaller gap is left open, because some devices may be for storage. Merged devices (`mlx5_0+mlx5_1`), the ports of one
+card and a group of EFA ports count once; of cards of several link layers or rates only the most common kind counts.
 
 It also fires when ranks of one communicator print different numbers.
 
