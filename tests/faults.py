@@ -165,6 +165,49 @@ FAULTS = (
     Fault("NCCL_IB_DISABLE", "IB003", generated("ib_disabled"), RDMA),
     Fault("no GPUDirect anywhere", "GDR001", generated("gdr_off"), RDMA),
     Fault("rings that cross rails", "TOP001", generated("non_rail"), RDMA),
+    Fault(
+        "each rank on one core",
+        "HST007",
+        edited(swap(r"(Setting affinity for GPU \d+ to) .*", r"\1 01,00000001")),
+        NODES,
+        since=(2, 12),
+        before=(2, 28),
+    ),
+    Fault(
+        "a cpuset of one CPU",
+        "HST007",
+        edited(swap(r"(Affinity for GPU \d+ is) [^.]*\.", r"\1 0.")),
+        NODES,
+        since=(2, 28),
+    ),
+    Fault(
+        "CPUs of the other socket",
+        "TOP003",
+        edited(
+            swap(
+                r"is 32-63\. \(GPU affinity = 32-63 ; CPU affinity = 0-63\)",
+                "is empty, ignoring. (GPU affinity = 32-63 ; CPU affinity = 0-31)",
+            )
+        ),
+        NODES,
+        since=(2, 28),
+    ),
+    Fault(
+        "ranks with fewer channels", "TOP005", edited(swap(r"\d+ coll channels", "1 coll channels", machine=-1)), NODES
+    ),
+    Fault(
+        "memory that the NIC cannot reach",
+        "PCI004",
+        edited(
+            warn(
+                "NET/IB : Got completion from peer 10.0.0.2<40001> with status=4 opcode=0 len=0 vendor err 81 (Recv)",
+                "transport/net_ib.cc:1295",
+            )
+        ),
+        ("two",),
+        since=(2, 20, 3),
+        before=(2, 22),
+    ),
     Fault("P2P switched off", "PCI002", generated("p2p_disabled"), ("one", "two"), "error"),
     Fault("two GPUs without peer access", "PCI002", generated("p2p_pair"), ("one", "two"), "error"),
     Fault("/dev/shm too small", "HST001", generated("shm_small"), ("one", "two"), "error"),
