@@ -90,6 +90,7 @@ _MOST_NAMED = 3
 _EXPLAINED = (
     (("cuda", "nvml", "out of memory"), ("RUN007", "HST004")),
     (("too many open files", "can't start new thread", "resource temporarily"), ("HST006",)),
+    (("detected mismatch between collectives",), ("RUN005",)),
     (("shm", "shared memory", "no space left", "bus error", "sigbus"), ("HST001",)),
 )
 
