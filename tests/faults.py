@@ -163,7 +163,7 @@ RDMA = ("two", "many", "vm")
 FAULTS = (
     Fault("no HCA on any machine", "IB001", generated("socket_fallback"), RDMA, "error"),
     Fault("NCCL_IB_DISABLE", "IB003", generated("ib_disabled"), RDMA),
-    Fault("no GPUDirect anywhere", "GDR001", generated("gdr_off"), RDMA),
+    Fault("no GPUDirect anywhere", "GDR002", generated("gdr_off"), RDMA),
     Fault("rings that cross rails", "TOP001", generated("non_rail"), RDMA),
     Fault(
         "each rank on one core",

@@ -80,6 +80,7 @@ _NOTES = {
     "nvls_support": "available",
     "mnnvl_rack": "rack_serial",
     "gdr_c2c": "",
+    "dmabuf_available": "",
     "socket_connect_retry": "errno_text",
     "shm_cumem_fallback": "",
     "cuda_driver_version": "cuda_driver_version",

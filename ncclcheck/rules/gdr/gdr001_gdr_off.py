@@ -73,6 +73,7 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.rules.common import compared, listed, no_number, nvswitch_class, place, rides_on_tcp
+from ncclcheck.rules.gdr.hardware import cards_without_gdr, omni_path
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ if TYPE_CHECKING:
 
 # Cards below compute capability 8.0, and cards whose driver offers no GPUDirect RDMA, by their printed names.
 _BELOW_SM80 = re.compile(r"\b(?:V100|T4|P100|P40|P4|M40|M60|K80|GTX|TITAN|RTX 20\d0|Quadro RTX)\b", re.I)
-_WITHOUT_GDR = re.compile(r"\b(?:GeForce|GTX|TITAN)\b|\bRTX \d0\d0\b", re.I)
 
 # The release from which NCCL no longer prints at INFO why a GPU and a NIC are too far apart.
 _DISTANCE_LINES_GONE = 23003
@@ -212,7 +212,7 @@ def _why_lines(facts: Facts) -> tuple[Evidence, ...]:
 
 def _on_record(facts: Facts, estimator: Estimator, confidence: Confidence) -> _Verdict | None:
     """The cause where the input names it."""
-    if cards := [name for name in facts.gpu_names if _WITHOUT_GDR.search(name)]:
+    if cards := cards_without_gdr(facts):
         cause = f"{listed(cards)} has no GPUDirect RDMA"
         return _Verdict(Severity.INFO, confidence, cause, "a data-centre or workstation card has it", priced=False)
     if facts.notes("net_ofi_gdr_off"):
@@ -249,13 +249,8 @@ def _receiving(facts: Facts, received: list[EdgeGroup], edges: list[EdgeGroup]) 
     cause, fix = _likely_cause(facts)
     if partly:
         return _Verdict(Severity.WARNING, Confidence.HIGH, f"some of the edges there lack it; {cause}", fix)
-    severity = Severity.WARNING if _omni_path(facts) else Severity.ERROR  # no fault of the machine
+    severity = Severity.WARNING if omni_path(facts) else Severity.ERROR  # no fault of the machine
     return _Verdict(severity, Confidence.HIGH, f"all data is staged through host memory; {cause}", fix)
-
-
-def _omni_path(facts: Facts) -> bool:
-    devices = [nic.name for nics in facts.nic_lists.values() for nic in nics]
-    return bool(devices) and all(name.startswith("hfi1") for name in devices)
 
 
 def _likely_cause(facts: Facts) -> tuple[str, str]:
@@ -266,7 +261,7 @@ def _likely_cause(facts: Facts) -> tuple[str, str]:
     if far:
         cause = f"GPU and NIC are too far apart (distance {far[0].distance} > {far[0].limit})"
         return cause, "use the NIC beside the GPU (nvidia-smi topo -m, NCCL_IB_HCA), or try NCCL_NET_GDR_LEVEL=PHB"
-    if _omni_path(facts):
+    if omni_path(facts):
         return (
             "Omni-Path over verbs (hfi1) does not read GPU memory",
             "use the PSM2 or OPX plugin of the fabric, which does",
@@ -300,4 +295,5 @@ RULE = Rule(
     summary="RDMA traffic is staged through host memory because GPUDirect RDMA is off",
     check=check,
     since="0.1.0",
+    caused_by=("GDR002", "GDR003"),
 )
