@@ -113,7 +113,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         *_divided(facts, estimator),
     ]
     yield from found
-    if not found and not fabric_states(facts) and not _cuda_works(facts):
+    if not (found or fabric_states(facts) or facts.is_rccl or _cuda_works(facts)):
         yield NotEvaluated(_NEEDS)
 
 
@@ -223,7 +223,8 @@ def _mixed(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
 def _divided(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     apart = [one for one in divided_domains(facts) if one.cliques > 1]
     smaller = [one for one in cliques(facts) if one.domain is not None and one.domain > one.size]
-    if not apart and not smaller:
+    joined = any(seen.value.rstrip(".") == "1" for seen in facts.settings("NCCL_MNNVL_CROSS_CLIQUE"))
+    if joined or not (apart or smaller):
         return
     asked = bool(facts.settings("NCCL_MNNVL_CLIQUE_ID"))
     proof: list[Clique | Divided] = [*smaller, *apart]

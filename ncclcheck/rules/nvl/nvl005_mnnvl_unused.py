@@ -79,7 +79,7 @@ _NEEDS = "the lines 'MNNVL busId ... fabric UUID' and 'comm ... nNodes N ... MNN
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    if facts.crossing.answer is Answer.NO:
+    if facts.crossing.answer is Answer.NO or facts.is_rccl:
         return
     unused = [one for one in divided_domains(facts) if one.cliques == 1]
     over = _over_machines(facts)
