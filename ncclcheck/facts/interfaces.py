@@ -20,7 +20,7 @@ _KINDS = [
     (r"docker|podman|cni-podman|cni\d|cbr\d|br-[0-9a-f]{12}|virbr|lx[cd]br|vmnet|vboxnet|vnet\d", "bridge",
      "a bridge inside the machine"),
     (r"veth|cali[0-9a-f]|lxc[0-9a-f]|eni[0-9a-f]{11}|azv[0-9a-f]|tap\d", "pair", "the host's end of a container"),
-    (r"nodelocaldns|kube-|dummy\d|flannel|cilium|vxlan|weave|tunl\d|antrea|ovn-", "cluster",
+    (r"nodelocaldns|kube-|flannel|cilium|vxlan|weave|tunl\d|antrea|ovn-", "cluster",
      "an interface of the cluster's own network"),
     (r"tun\d|tailscale|wg\d|zt[0-9a-z]|ppp\d|utun|nordlynx", "vpn", "a VPN"),
     (r"wl|wifi", "wireless", "a wireless link"),
@@ -68,7 +68,7 @@ def kind_of(name: str, address: str = "") -> tuple[str, str]:
     if re.match(r"127\.|::1$", address):
         return "loopback", "the loopback"
     for pattern, kind, words in _PATTERNS:
-        if pattern.match(name):
+        if pattern.match(name) and not (kind == "loopback" and address):  # routed fabrics put the host's address there
             return kind, words
     return "ethernet", "Ethernet"
 
@@ -88,8 +88,8 @@ def announced(facts: Printed) -> tuple[Interface, ...]:
 @question
 def astray_devices(facts: Printed) -> frozenset[str]:
     """Names of listed interfaces, chosen or not, that no other machine is reached over."""
-    names = facts["interfaces"].get_column("name").drop_nulls().unique().to_list()
-    return frozenset(name for name in names if kind_of(name)[0] in _ASTRAY)
+    named = facts["interfaces"].drop_nulls("name").group_by("name").agg(pl.col("address").first().fill_null(""))
+    return frozenset(name for name, address in named.iter_rows() if kind_of(name, address)[0] in _ASTRAY)
 
 
 @question
@@ -111,16 +111,18 @@ def unreachable_peers(facts: Printed) -> tuple[Unreachable, ...]:
     failed = failed.with_columns(address=pl.col("peer").str.replace(r"<\d+>$", ""))
     astray = facts["interfaces"].filter(pl.col("name").is_in(list(astray_devices(facts))))
     owners = dict(astray.select("address", "name").unique(keep="first", maintain_order=True).iter_rows())
-    own_link_local = any(interface.address.startswith("169.254.") and not interface.astray
-                         for interface in announced(facts))  # fmt: skip
+    right = [interface for interface in announced(facts) if not interface.astray]
+    # a flat network without configured addresses, or a network that has the numbers of Docker's
+    own_link_local = any(interface.address.startswith("169.254.") for interface in right)
+    own_docker = any(interface.address.startswith("172.17.") and interface.name[:3] != "eth" for interface in right)
     rows = failed.join(facts.machine_table, on="proc", how="left", maintain_order="left")
     grouped = rows.group_by("address", maintain_order=True).agg(
         pl.col("machine").drop_nulls().unique().sort(), where=pl.struct("source", "line").head(MAX_EVIDENCE)
     )
     found = []
     for address, machines, where in grouped.iter_rows():
-        if own_link_local and address.startswith("169.254."):
-            continue  # a flat network without configured addresses: they are as good as others there
+        if (own_link_local and address.startswith("169.254.")) or (own_docker and address.startswith("172.17.")):
+            continue
         words = _words(address, owners)
         if words:
             evidence = tuple(facts.evidence(one["source"], one["line"]) for one in where)

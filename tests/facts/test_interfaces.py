@@ -48,6 +48,26 @@ def test_an_address_of_a_listed_bridge_is_unreachable() -> None:
     assert [(peer.address, peer.machines) for peer in unreachable_peers(facts)] == [("172.19.0.1", ("n2",))]
 
 
+def test_a_loopback_with_a_routed_address_is_an_interface_like_others() -> None:
+    assert kind_of("lo", "10.1.2.3")[0] == "ethernet"
+    assert kind_of("lo", "127.0.0.1")[0] == "loopback"
+
+
+def test_a_network_may_have_the_numbers_of_dockers_bridge() -> None:
+    assert (
+        len(
+            unreachable_peers(
+                facts_of(said("n1", "Bootstrap : Using eth0:172.17.0.3<0>"), [refused("n2", "172.17.0.3")])
+            )
+        )
+        == 1
+    )
+    assert (
+        unreachable_peers(facts_of(said("n1", "Bootstrap : Using eno1:172.17.0.3<0>"), [refused("n2", "172.17.0.3")]))
+        == ()
+    )
+
+
 def test_link_local_addresses_are_as_good_as_others_where_all_have_them() -> None:
     using = said("n1", "Bootstrap : Using eno7:169.254.8.1<0>")
     assert unreachable_peers(facts_of([*using, refused("n2", "169.254.8.1")])) == ()

@@ -74,6 +74,7 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.plugins import without_provider
 from ncclcheck.rules.common import compared, counted, ib_disabled, listed, rdma_expected, rides_on_tcp, tcp_networks
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -85,6 +86,10 @@ if TYPE_CHECKING:
 _CONTAINER = (
     "ibv_devinfo -l on the host and in the container; docker run --device=/dev/infiniband --ulimit memlock=-1"
     " --cap-add=IPC_LOCK (Kubernetes: an RDMA device plugin resource)"
+)
+_EFA = (
+    "fi_info -p efa -t FI_EP_RDM must list a domain per adapter, in the container too: install the EFA driver, expose"
+    " /dev/infiniband"
 )
 _TUNE = (
     "if Ethernet is the design: NCCL_SOCKET_IFNAME=<fastest interface> NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4,"
@@ -184,11 +189,9 @@ def _cause(facts: Facts, by_plugin: bool) -> tuple[str, str]:
             "unset NCCL_IB_DISABLE (env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf)",
         )
     if providers := [seen.value for seen in facts.notes("net_ofi_provider") if rides_on_tcp(facts, "OFI")]:
-        return (
-            f"libfabric offers the plugin no RDMA provider, only {providers[0].partition(' ')[0]}",
-            "fi_info -p efa -t FI_EP_RDM must list a domain per adapter, in the container too: install the EFA driver,"
-            " expose /dev/infiniband",
-        )
+        return f"libfabric offers the plugin no RDMA provider, only {providers[0].partition(' ')[0]}", _EFA
+    if without_provider(facts):
+        return "libfabric offers the plugin no RDMA provider", _EFA
     if any(seen.value.lower() == "socket" for seen in facts.settings("NCCL_NET")):
         return "NCCL_NET asks for them", "unset NCCL_NET, or set NCCL_NET=IB"
     if facts.notes("net_ib_no_device"):

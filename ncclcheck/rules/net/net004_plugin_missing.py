@@ -62,7 +62,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.facts.plugins import control_timeouts
+from ncclcheck.facts.plugins import control_timeouts, without_provider
 from ncclcheck.facts.seen import Failure, Seen
 from ncclcheck.rules.common import Numbers, compared, no_number, place, rides_on_tcp, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -74,10 +74,6 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item", Seen, Failure)
 
 _INTERNAL = frozenset({"IB", "Socket"})
-_NO_PROVIDER = re.compile(
-    r"Only EFA provider is supported|any optimal provider|No eligible providers|fi_getinfo\(\) call failed"
-    r"|No viable endpoint"
-)
 _OFI_INIT = re.compile(r"initialization failed|Failing initialization|Failed to initialize|Initializing plugin failed")
 _OFI_FAILS = re.compile(
     r"Couldn't (?:open|enable|bind|create|register)|[Cc]reating new endpoint .*failed|Disabling shared memory failed"
@@ -145,7 +141,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 
 def _no_provider(facts: Facts) -> _Fault | None:
-    messages = [seen for seen in facts.notes("net_ofi_message") if _NO_PROVIDER.search(seen.value)]
+    messages = without_provider(facts)
     found = _unserved(facts, [*messages, *facts.notes("efa_list_empty")] if messages else [])
     if not found:
         return None
