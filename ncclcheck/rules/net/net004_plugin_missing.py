@@ -278,7 +278,8 @@ def _sentence(fault: _Fault) -> str:
 def _finding(facts: Facts, estimator: Estimator, fault: _Fault) -> Finding:
     crosses = facts.crossing.answer is Answer.YES
     sure = crosses and facts.crossing.confidence == "high" and not fault.doubtful
-    effect = "" if fault.stops else ": TCP sockets carry the traffic between machines" if crosses else ""
+    takes = "TCP sockets carry" if facts.networks else "NCCL takes TCP sockets for"
+    effect = f": {takes} the traffic between machines" if crosses and not fault.stops else ""
     return Finding(
         RULE.code,
         RULE.name,
