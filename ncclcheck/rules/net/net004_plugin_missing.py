@@ -188,7 +188,12 @@ def _cannot_load(facts: Facts) -> _Fault | None:
 
 def _too_old(facts: Facts) -> _Fault | None:
     """NCCL has opened a library and found none of the interfaces that it knows."""
-    probes = [seen for seen in facts.notes("net_plugin_symbol_missing") if seen.value.startswith("ncclNetPlugin")]
+    probes = [
+        seen
+        for seen in facts.notes("net_plugin_symbol_missing")
+        # the last probe has no version in most releases; the others tell once the network is chosen
+        if seen.value == "ncclNetPlugin" or (seen.value.startswith("ncclNetPlugin_") and facts.networks)
+    ]
     loaded = [*facts.notes("net_plugin_loaded"), *facts.notes("net_plugin_p2p")]
     refused = _on_others([*facts.notes("net_plugin_unsupported"), *probes], frozenset(machines_of(loaded)))
     found = _unserved(facts, refused)
