@@ -79,8 +79,6 @@ _OFI_FAILS = re.compile(
     r"Couldn't (?:open|enable|bind|create|register)|[Cc]reating new endpoint .*failed|Disabling shared memory failed"
     r"|Unable to register memory"
 )
-# The limit of locked memory (HST002).
-_NO_MEMORY = re.compile(r"Cannot allocate memory")
 # The loader does not find the plugin itself. Anything else that it says is of a plugin that is there.
 _NOT_THERE = re.compile(r"^(?:\S*/)?(?:lib)?nccl\S*: cannot open shared object file|cannot open .* : when loading")
 # Settings that only a plugin reads.
@@ -150,11 +148,7 @@ def _no_provider(facts: Facts) -> _Fault | None:
 
 def _ofi_fails(facts: Facts) -> _Fault | None:
     """The plugin fails at init, and NCCL goes on without it; or at work, and the job stops."""
-    warnings = [
-        one
-        for one in facts.failures("net_ofi_message")
-        if one.level == "WARN" and not _NO_MEMORY.search(one.fields.get("text", ""))
-    ]
+    warnings = [one for one in facts.failures("net_ofi_message") if one.level == "WARN"]
     at_work = [one for one in warnings if _OFI_FAILS.search(one.fields.get("text", ""))]
     if at_work:
         what = f"the OFI plugin fails on {{}} ({_short(at_work[0].fields['text'])})"
@@ -317,4 +311,5 @@ RULE = Rule(
     summary="The plugin that this platform's network needs is missing, too old, or fails",
     check=check,
     since="0.1.0",
+    caused_by=("HST002",),
 )
