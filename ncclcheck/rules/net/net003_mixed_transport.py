@@ -97,7 +97,7 @@ def _finding(facts: Facts, estimator: Estimator, mixture: Mixture, others: int) 
         RULE.code,
         RULE.name,
         Severity.ERROR,
-        Confidence.HIGH if machines and rest else Confidence.MEDIUM,
+        Confidence.HIGH if machines and rest and facts.crossing.answer is Answer.YES else Confidence.MEDIUM,
         f"{where} {'uses' if len(machines) == 1 else 'use'} {listed(few)}, {place(rest, 'others')}"
         f" {'uses' if len(rest) == 1 else 'use'} {listed(many)} in one communicator{size}{more}: these networks do not"
         " talk to each other",
