@@ -8,6 +8,8 @@ No NCCL log shows the ACS bits. What a log does show are their signatures:
   ACS redirect or an IOMMU that translates; `HINT: In many cases this error occurs when ACS is enabled` (2.30.7) says
   the same.
 - RCCL: `Missing "iommu=pt" from kernel command line`: the IOMMU translates.
+- All GPUs of one machine without NVLink are connected over P2P, and PyTorch's watchdog ends the very first collective
+  (`SeqNum=1`), with nothing else on record. Low confidence: other hangs look the same.
 
 The first one in a virtual machine is information: ACS must stay on in the host there, and the guest needs ATS.
 
@@ -59,6 +61,8 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.completions import Completions
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.seen import Seen
+from ncclcheck.facts.stalls import first_collective_stalls
+from ncclcheck.rules import gpus
 from ncclcheck.rules.common import listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -74,6 +78,7 @@ _FIX = (
     "lspci -vvv | grep -B40 'ACSCtl.*ReqRedir+' names the bridges; ACS off in the BIOS or by setpci, iommu=pt on the"
     " kernel command line"
 )
+_FIX_STALL = "run once with NCCL_P2P_DISABLE=1: if that works, " + _FIX
 _FIX_GUEST = "leave ACS on; the host must enable ATS on the NIC (mlxconfig ATS_ENABLED=1) and map GPU and NIC as peers"
 _FIX_RCCL = "add iommu=pt to the kernel command line and reboot; dmesg | grep -i 'iommu: Default domain' shows the mode"
 _NEEDS = (
@@ -90,13 +95,41 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         yield _memory_refused(refused, hints, facts, estimator)
     if translating:
         yield _translating(facts, estimator)
-    if not (refused or hints or translating) and not _nothing_to_redirect(facts):
+    stalled = () if refused or hints or translating else _stalled_over_pcie(facts, estimator)
+    if stalled:
+        yield _stalled(stalled, facts, estimator)
+    if not (refused or hints or translating or stalled) and not _nothing_to_redirect(facts):
         yield NotEvaluated(_NEEDS)
 
 
 def _nothing_to_redirect(facts: Facts) -> bool:
     """One node, and NVLink between its GPUs: nothing crosses PCIe."""
     return facts.crossing.answer is Answer.NO and facts.nvlink is Answer.YES
+
+
+def _stalled_over_pcie(facts: Facts, estimator: Estimator) -> tuple[Evidence, ...]:
+    """Lines of the watchdog, where P2P over PCIe is all that the first collective needed."""
+    without_nvlink = Answer.NO in (facts.nvlink, gpus.nvlink_by_name(facts, estimator))
+    peers = any(group.transport == "P2P" and group.scope == "inside" for group in facts.edges)
+    world = facts.world
+    all_there = world is not None and world.nranks == len(world.ranks) == world.completed
+    if not (without_nvlink and peers and all_there) or facts.crossing.answer is not Answer.NO or facts.guest_signs:
+        return ()
+    return first_collective_stalls(facts)
+
+
+def _stalled(lines: tuple[Evidence, ...], facts: Facts, estimator: Estimator) -> Finding:
+    peers = [group for group in facts.edges if group.transport == "P2P" and group.scope == "inside"]
+    return _finding(
+        f"the first collective on {place(machines_of(peers), 'the machine')} never finished, with all GPUs connected"
+        " over PCIe (P2P) and nothing else on record: so do ACS redirect and a translating IOMMU look",
+        machines_of(peers),
+        (*lines[:2], *evidence_of(peers, 2)),
+        _FIX_STALL,
+        stopped(estimator),
+        severity=Severity.WARNING,
+        confidence=Confidence.LOW,
+    )
 
 
 def _memory_refused(refused: list[Completions], hints: list[Seen], facts: Facts, estimator: Estimator) -> Finding:
