@@ -1,1 +1,0 @@
-"""Rules about NVLink, NVSwitch and the fabric over machines."""

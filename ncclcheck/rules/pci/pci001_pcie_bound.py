@@ -283,5 +283,5 @@ RULE = Rule(
     summary="GPUs of one node exchange data over PCIe or host memory",
     check=check,
     since="0.1.0",
-    caused_by=("PCI002",),
+    caused_by=("PCI002", "NVL001", "NVL002"),
 )

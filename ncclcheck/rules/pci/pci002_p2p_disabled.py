@@ -313,5 +313,5 @@ RULE = Rule(
     summary="Peer access between GPUs is switched off or refused where NCCL would use it",
     check=check,
     since="0.1.0",
-    caused_by=("PCI004",),
+    caused_by=("PCI004", "NVL002"),
 )

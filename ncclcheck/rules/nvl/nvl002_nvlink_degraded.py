@@ -1,0 +1,215 @@
+"""A GPU has fewer NVLinks than its siblings or than its model is built with.
+
+## What it finds
+
+The number of NVLinks per GPU, compared inside a machine and with the GPU model. Whatever counts them is used:
+
+- a topology dump (`NCCL_TOPO_DUMP_FILE`): the `count` of the `<nvlink>` elements of a GPU, **summed**. The shares of
+  the single switches differ by design (5+5+4+4 on H100);
+- the topology in a log (subsystem GRAPH): `NVL[329.6] - NVS/0` under one GPU where the others show `NVL[370.8]`.
+  The number is links times what NCCL counts for one: 20 on V100 and A100, 20.6 on Hopper, 40.1 on Blackwell (GB/s);
+- `nvidia-smi topo -m`: `NV16` in one row where all others bond with `NV18`; a GPU whose row is PIX, NODE or SYS while
+  all others are joined by NVLink has lost all of them, and the tool prints no error for it;
+- NCCL's warning `P2P is disabled between NVLINK connected GPUs`, with which it gives up.
+
+An error. Against siblings the confidence is high; against the model alone it is medium, because boards and partitions
+with fewer links are sold.
+
+## Why it costs
+
+A ring passes through every GPU, so L-k of L links on one GPU leave (L-k)/L for all: 2 of 18 links lost on an H100 is
+329 instead of 371 GB/s counted by NCCL, 11 percent. A GPU without any takes the ring to PCIe or host memory: 370 to
+20 to 45 GB/s. NVLS needs all GPUs on the fabric and is switched off for the whole communicator. A link that goes down
+mostly means more to come: cable, connector or baseboard.
+
+## Example
+
+    hgx-7:4001:4101 [0] NCCL INFO               + PCI[48.0] - GPU/0-2a000 (1)
+    hgx-7:4001:4101 [0] NCCL INFO                             + NVL[329.6] - NVS/0-0
+
+## How to fix
+
+    nvidia-smi nvlink -s -i 1                 # a link that prints <inactive>
+    nvidia-smi nvlink -e -i 1                 # replay, recovery and CRC counters: do they grow
+    dmesg -T | grep -i xid                    # 74: NVLink error; 144 to 150 on Blackwell
+    systemctl status nvidia-fabricmanager; journalctl -u nvidia-fabricmanager | tail
+
+Drain the machine; reset all GPUs of the baseboard together (`nvidia-smi -r`) or reboot, and count again. Links that
+stay away are hardware: GPU, bridge or baseboard. On a guest ask the host: the partition decides.
+
+## When it is not a problem
+
+Models with fewer links by design: 8 on A800 and H800, 12 on A100. V100 boards, whose pairs have one, two or no links
+each. Bridged PCIe cards: NVLink inside a pair and PCIe outside is PCI001.
+
+## References
+
+- NCCL sources: `src/graph/topo.h` (bandwidth per link), `src/graph/xml.cc` (links per peer), `src/graph/paths.cc` (P2P)
+- nvidia-smi documentation: nvlink, topo -m; NVIDIA GPU debug guidelines; Xid errors
+- NCCL user guide, Environment Variables: NCCL_TOPO_DUMP_FILE, NCCL_DEBUG_SUBSYS
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.nvlinks import LinkedMachine, linked_machines
+from ncclcheck.rules import gpus
+from ncclcheck.rules.common import Numbers, compared, listed, no_number, stopped
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.evidence import Evidence
+    from ncclcheck.facts.facts import Facts
+
+_FIX = (
+    "nvidia-smi nvlink -s and -e on that GPU, dmesg | grep Xid, systemctl status nvidia-fabricmanager; drain the"
+    " machine and reset all its GPUs together: links that stay away are hardware"
+)
+
+
+def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    broken = facts.failures("p2p_nvlink_disabled")
+    if broken:
+        yield _finding(
+            "the driver reports peer access as disabled between GPUs that NVLink joins: NVLink or the fabric manager is"
+            " not in order, and NCCL gives up",
+            machines_of(broken),
+            (),
+            evidence_of(broken),
+            Confidence.HIGH,
+            stopped(estimator),
+        )
+    machines = linked_machines(facts)
+    for unit in ("GB/s", "links"):
+        mine = [machine for machine in machines if machine.unit == unit]
+        yield from _short_of_siblings([machine for machine in mine if machine.short], estimator)
+        yield from _short_of_model([machine for machine in mine if not machine.short], facts, estimator)
+    if not machines and not broken and facts.nvlink is not Answer.NO:
+        yield NotEvaluated(
+            "the NVLinks of each GPU: a topology dump (NCCL_TOPO_DUMP_FILE), the log's topology"
+            " (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH), or `nvidia-smi topo -m` of a board that joins all GPUs"
+            " alike"
+        )
+
+
+def _short_of_siblings(machines: Sequence[LinkedMachine], estimator: Estimator) -> Iterator[Finding]:
+    if not machines:
+        return
+    short = [(machine, gpu) for machine in machines for gpu in machine.short]
+    worst, odd = min(short, key=lambda pair: pair[1].amount / pair[0].most)
+    rest = len(worst.gpus) - len(worst.short)
+    who = odd.name if odd.name.startswith("GPU") else f"GPU {odd.name}"
+    where = f" of {worst.machine}" if worst.machine else ""
+    has = _amount(odd.amount, worst.unit) if odd.amount else "no NVLink"
+    others = f"the other {rest} have" if rest > 1 else "its sibling has"
+    message = f"{who}{where} has {has}, {others} {_amount(worst.most, worst.unit)}"
+    if len(short) > 1:
+        several = f" on {len(machines)} machines" if len(machines) > 1 else ""
+        message += f"; {len(short)} GPUs in all{several} have fewer"
+    yield _finding(
+        message,
+        tuple(sorted({machine.machine for machine in machines if machine.machine})),
+        tuple(gpu.name for _, gpu in short[:8]),
+        tuple(dict.fromkeys(line for machine, gpu in short for line in (gpu.evidence, _sibling(machine))))[:4],
+        Confidence.HIGH,
+        _numbers(worst, odd.amount, worst.most, estimator),
+    )
+
+
+def _short_of_model(machines: Sequence[LinkedMachine], facts: Facts, estimator: Estimator) -> Iterator[Finding]:
+    """All GPUs of a machine alike, and below what their model has: only behind switches, where no link is left open."""
+    classes = gpus.classes(facts, estimator)
+    if not classes or any(gpu.nvlink is None or gpu.bridged for gpu in classes):
+        return
+    for machine in machines:
+        known = [links for gpu in classes for links in _design(machine, gpu.name, gpu.nvlinks, estimator)]
+        if not machine.switched or not known or machine.most > min(known) - 1:
+            continue
+        names = listed(sorted({gpu.name for gpu in classes}))
+        yield _finding(
+            f"all {len(machine.gpus)} GPUs{f' of {machine.machine}' if machine.machine else ''} have"
+            f" {_amount(machine.most, machine.unit)}, {names} is built with {min(known):g}",
+            (machine.machine,) if machine.machine else (),
+            tuple(gpu.name for gpu in machine.gpus[:8]),
+            tuple(gpu.evidence for gpu in machine.gpus[:3]),
+            Confidence.MEDIUM,
+            _numbers(machine, machine.most, min(known), estimator),
+        )
+        return  # one finding: others of the same model tell the same
+
+
+def _design(machine: LinkedMachine, name: str, links: int, estimator: Estimator) -> Iterator[float]:
+    """What a GPU of this class has, in the unit of the machine's numbers."""
+    if machine.unit == "links":
+        yield float(links)
+        return
+    release = _release(machine)
+    for row in estimator.hardware.nvlink_totals:
+        fits = release is None or (row.since <= release and (not row.before or release < row.before))
+        if name in row.gpus and fits:
+            yield from row.totals_gbps
+
+
+def _numbers(machine: LinkedMachine, amount: float, most: float, estimator: Estimator) -> Numbers:
+    if machine.unit == "links":
+        whole = round(most)
+    else:
+        table = estimator.hardware
+        known = {table.gpus[name].nvlinks for name in table.classes_of_total(most, _release(machine))}
+        if len(known) != 1:
+            return no_number("the number of links behind NCCL's GB/s is not known for this GPU")
+        whole = known.pop()
+    left = round(whole * amount / most)
+    healthy: dict[str, object] = {"intra": "nvlink", "nvls": False, "nvlinks": whole}
+    actual = {**healthy, "nvlinks": left} if left else {"intra": ("pcie-cpu", "shm"), "nvls": False}
+    return compared(estimator, healthy, actual)
+
+
+def _release(machine: LinkedMachine) -> tuple[int, int, int] | None:
+    code = machine.release
+    return (code // 10000, code // 100 % 100, code % 100) if code else None
+
+
+def _amount(amount: float, unit: str) -> str:
+    return f"{amount:g} NVLinks" if unit == "links" else f"{amount:g} GB/s of NVLink"
+
+
+def _sibling(machine: LinkedMachine) -> Evidence:
+    """The line of a GPU that has all its links."""
+    return next(gpu.evidence for gpu in machine.gpus if gpu not in machine.short)
+
+
+def _finding(
+    message: str,
+    hosts: tuple[str, ...],
+    devices: tuple[str, ...],
+    evidence: tuple[Evidence, ...],
+    confidence: Confidence,
+    numbers: Numbers,
+) -> Finding:
+    return Finding(
+        code=RULE.code,
+        name=RULE.name,
+        severity=Severity.ERROR,
+        confidence=confidence,
+        message=message,
+        fix=_FIX,
+        subject={"hosts": hosts, **({"devices": devices} if devices else {})},
+        evidence=evidence,
+        **numbers,
+    )
+
+
+RULE = Rule(
+    code="NVL002",
+    name="nvlink-degraded",
+    severity=Severity.ERROR,
+    summary="A GPU has fewer NVLinks than its siblings or than its model is built with",
+    check=check,
+    since="0.1.0",
+)
