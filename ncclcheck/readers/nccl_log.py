@@ -98,7 +98,6 @@ _FAILURES: dict[str, dict[str, str]] = {
     "warn": {"message": "text"},
     "cuda_failure": {},
     "cuda_ipc_failed": {},
-    "path_not_found": {},
     "topo_file_missing": {"xml_kind": "call"},
     "topo_file_bad": {},
     "nvls_bind_failed": {"cuda_text": "error"},
