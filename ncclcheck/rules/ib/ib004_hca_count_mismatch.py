@@ -161,7 +161,9 @@ def _compare(facts: Facts, estimator: Estimator, machines: Sequence[_Machine]) -
     if len(groups) > 1:
         most = max(groups, key=lambda rates: (sum(rates), len(rates)))
         poorer = [machine for machine in machines if machine.rates != most]
-        if len(poorer) * 2 > len(machines) or _one_for_each_rank(facts, machines):
+        # one more than the most, of unknown rate: a front-end or storage port as likely as a rail
+        extra = 0 in most and len(poorer) * 2 > len(machines)
+        if extra or _one_for_each_rank(facts, machines):
             yield _info(machines, "list different numbers of adapters, and use equally many or are mostly equal")
         else:
             yield _mismatch(estimator, machines, poorer, facts.crossing.answer is Answer.YES)

@@ -65,10 +65,11 @@ port. At NCCL_DEBUG=VERSION warnings are not printed, and the rule is not evalua
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ncclcheck.facts.deaths import first_death
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.rules.common import counted, listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -165,7 +166,8 @@ def _finding(
     devices = sorted({device for one in completions for device in one.devices})
     peers = sorted({peer for one in completions for peer in one.peers})
     at_peers = {machine for one in completions for machine in one.peer_machines} if kind.end else set()
-    follows = kind.end and all(one.after_failure == one.count for one in completions)
+    died = bool(at_peers) and _died_before(facts, completions, at_peers)
+    follows = died or (kind.end and all(one.after_failure == one.count for one in completions))
     towards = "" if not peers else f" to {peers[0] if len(peers) == 1 else counted(len(peers), 'peer')}"
     over = f" over {listed(devices)}" if devices else ""
     behind = f", {counted(flushed.count, 'more request was', 'more requests were')} flushed behind" if flushed else ""
@@ -180,7 +182,19 @@ def _finding(
         _FIX_FIRST.format(listed(sorted(at_peers))) if follows else _fix(facts, kind),
         {"hosts": tuple(sorted({*machines, *at_peers}))},
         _in_turn(completions),
+        causes=("RUN010",) if died else (),
         **(no_number("a consequence: the peer had failed before") if follows else stopped(estimator)),
+    )
+
+
+def _died_before(facts: Facts, completions: Sequence[Completions], peers: Set[str]) -> bool:
+    """Is the death of a process on a peer's machine on record before the first of these completions?"""
+    begin: dict[str, int] = {}
+    for line in (line for one in completions for line in one.evidence):
+        begin[line.path] = min(line.line, begin.get(line.path, line.line))
+    first = first_death(facts)
+    return first is not None and any(
+        death.machine in peers and death.evidence.line < begin.get(death.evidence.path, 0) for death in first.deaths
     )
 
 
@@ -268,5 +282,5 @@ RULE = Rule(
     summary="RDMA gave up on a request: a work completion with an error",
     check=check,
     since="0.1.0",
-    caused_by=("HST001", "HST005", "IB006", "IB007", "PCI004", "RUN007"),
+    caused_by=("HST001", "HST002", "HST005", "IB006", "IB007", "PCI004", "RUN007"),
 )
