@@ -213,6 +213,15 @@ FAULTS = (
     Fault("/dev/shm too small", "HST001", generated("shm_small"), ("one", "two"), "error"),
     Fault("a route is missing", "HST005", generated("connect"), ("two", "many"), "error"),
     Fault("two ranks on one GPU", "RUN002", generated("duplicate_gpu"), ("one", "two"), "error"),
+    Fault("a traffic class out of range", "ENV003", edited(setting("NCCL_IB_TC", "512.")), RDMA),
+    Fault(
+        "a host with its own thread count",
+        "ENV004",
+        edited(setting("NCCL_NTHREADS", "256.", 0), setting("NCCL_NTHREADS", "512.", 1)),
+        ("two", "vm"),
+        "error",
+    ),
+    Fault("LL forced", "ENV005", edited(setting("NCCL_PROTO", "LL")), ("two", "many")),
     Fault("CUDA fails", "RUN007", generated("cuda"), ("one", "two", "efa", "tcpx"), "error"),
     Fault(
         "a bridge for bootstrap",

@@ -227,7 +227,7 @@ class Facts(Traffic):
             log=bool(levels),
             info="INFO" in levels,
             init=bool(have & {"inits", "interfaces", "networks", "nics", "edges", "rings", "connected", "channels"}),
-            env="settings" in have,
+            env=bool(self["settings"].select((pl.col("origin") == "log").any()).item()),
             net=bool(have & {"gdr"}),
             graph=bool(have & {"graphs", "topology", "paths"}),
             channels="edges" in have,

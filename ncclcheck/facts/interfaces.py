@@ -6,6 +6,7 @@ The first interface of a list is the one that NCCL announces; the others are can
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import polars as pl
@@ -98,6 +99,14 @@ def listed_for_sockets(facts: Printed) -> frozenset[str]:
     rows = facts["interfaces"].filter(pl.col("use") == "socket").join(facts.machine_table, on="proc", how="left")
     lists = rows.group_by("machine").agg(pl.col("name").unique()).get_column("name").to_list()
     return frozenset.intersection(*map(frozenset, lists)) if lists else frozenset()
+
+
+@question
+def socket_lists(facts: Printed) -> Mapping[str, int]:
+    """How many interfaces each machine lists for sockets."""
+    rows = facts["interfaces"].filter(pl.col("use") == "socket").join(facts.machine_table, on="proc")
+    counts = rows.drop_nulls("machine").group_by("machine").agg(pl.col("name").n_unique())
+    return dict(counts.iter_rows())
 
 
 @question

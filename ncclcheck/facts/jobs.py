@@ -27,6 +27,15 @@ def job_of(facts: Traffic) -> pl.DataFrame:
     return placed.select("proc", job=pl.coalesce("job", only_here, only_one))
 
 
+@question
+def processes_per_machine(facts: Traffic) -> int:
+    """The most processes that one machine has, of those with a host and a process number; 0: none has."""
+    known = facts["processes"].filter(pl.col("host").is_not_null() & pl.col("pid").is_not_null())
+    each = known.join(facts.machine_table, on="proc").group_by("machine").agg(pl.col("host", "pid").n_unique())
+    most = each.get_column("pid").max()
+    return int(str(most)) if most is not None else 0
+
+
 def _tied(pairs: pl.DataFrame) -> pl.DataFrame:
     """`proc`, `job`: processes that share communicators (`cid`), directly or through others, have the least of their
     numbers in common."""

@@ -74,10 +74,10 @@ class Printed:
 
     def settings(self, name: str) -> tuple[Seen, ...]:
         """Values in force of one variable, each with the machines that print it. Empty: not printed, which before
-        2.16.5 (and without ENV in the subsystems) does not mean unset."""
+        2.16.5 (and without ENV in the subsystems) does not mean unset. What scripts set is in `facts.settings`."""
         if name not in self._values_in("settings", "name"):
             return ()
-        rows = self["settings"].filter(pl.col("name") == name)
+        rows = self["settings"].filter((pl.col("name") == name) & (pl.col("origin") != "script"))
         return self._seen(rows.select("proc", "source", "line", "value"))
 
     def settings_like(self, prefix: str) -> tuple[tuple[str, Seen], ...]:

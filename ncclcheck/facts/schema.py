@@ -28,7 +28,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     # of unknown form
     "damage": {"source": pl.UInt32, "line": pl.UInt32, "kind": pl.String},
     "versions": {**_WHERE, "version": pl.String, "cuda": pl.String, "hip": pl.Boolean},
-    # variables with the value in force; origin: log, script or live
+    # variables; origin: log (NCCL says that it is in force), script (somebody wrote it: `proc` is null) or live
     "settings": {**_WHERE, "name": pl.String, "value": pl.String, "origin": pl.String},
     # use: bootstrap, socket or oob
     "interfaces": {**_WHERE, "use": pl.String, "index": pl.Int64, "name": pl.String, "address": pl.String},
@@ -66,8 +66,8 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     },
     "rings": {**_THREAD, "channel": pl.Int64, "nchannels": pl.Int64, "ranks": pl.List(pl.Int64)},
     "connected": {**_THREAD, "what": pl.String, "gdr": pl.Int64},
-    # coll: channels for collectives after all limits
-    "channels": {**_THREAD, "coll": pl.Int64, "nvls": pl.Int64},
+    # coll: channels for collectives after all limits; collnet: those of CollNet (2.20.3+)
+    "channels": {**_THREAD, "coll": pl.Int64, "collnet": pl.Int64, "nvls": pl.Int64},
     "graphs": {
         **_THREAD, "pattern": pl.Int64, "cross_nic": pl.Int64, "nchannels": pl.Int64, "bw_intra": pl.Float64,
         "bw_inter": pl.Float64, "type_intra": pl.String, "type_inter": pl.String,

@@ -91,6 +91,11 @@ _NOTES = {
     "efa_list_empty": "",
     "gloo_no_interface": "ifname",
     "memlock_limit": "memlock_kb",
+    "env_deprecated": "name",
+    "env_unused": "name",
+    "collnet_plugin_loaded": "plugin",
+    "collnet_few_nodes": "threshold",
+    "rccl_env_missing": "missing",
 }
 
 # Failure events and the names of their fields in the table.
@@ -144,7 +149,8 @@ _FAILURES: dict[str, dict[str, str]] = {
 _FAILURES_BY_LEVEL = ("net_ofi_message", "path_not_found")
 
 WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | frozenset(around.EVENTS) | {
-    "version", "env_set", "env_value", "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
+    "version", "env_set", "env_value", "env_invalid", "env_refused", "config_set",
+    "bootstrap_using", "net_socket_using", "legacy_interface", "net_ib_using",
     "net_ib_vdevice", "net_ib_device", "net_ofi_nic_group", "net_using", "net_plugin_assigned", "init_start",
     "init_complete", "comm_nodes", "legacy_comm", "nranks", "channel_connect", "ring_order", "connected",
     "coll_channels", "graph_pattern", "gdr_hca", "gdr_distance", "topo_node", "topo_path", "affinity",
@@ -208,6 +214,11 @@ class _Reader:
 
     def settings(self) -> Frame | None:
         frames = [self.rows(event) for event in ("env_set", "env_value")]
+        overruled = self.rows("config_set", name="overruled_by")
+        if (
+            overruled is not None and "overruled_by" in overruled.columns
+        ):  # the variable that has the last word over the program's own configuration
+            frames.append(overruled.filter(pl.col("name").is_not_null()))
         return self._joined(
             "settings", *(frame.with_columns(origin=pl.lit("log")) for frame in frames if frame is not None)
         )
@@ -320,6 +331,14 @@ class _Reader:
         if loaded is not None:  # the plugin with the version of its interface
             loaded = loaded.with_columns(kind=pl.lit("net_plugin_api"), value=pl.format("{} (v{})", "plugin", "api"))
             parts.append(loaded.filter(pl.col("api").is_not_null()))
+        invalid = self.rows("env_invalid")
+        if invalid is not None:
+            said = pl.format("{}={}", "name", "value")
+            parts.append(invalid.with_columns(kind=pl.lit("env_invalid"), value=said))
+        refused = self.rows("env_refused")
+        if refused is not None:
+            said = pl.format("{}={}", "name", "refused")
+            parts.append(refused.with_columns(kind=pl.lit("env_invalid"), value=said))
         return self._joined("notes", *parts)
 
     def port_events(self) -> Frame | None:

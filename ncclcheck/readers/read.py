@@ -11,6 +11,7 @@ import polars as pl
 
 from ncclcheck.facts.schema import conform
 from ncclcheck.readers.events import Blocks, Count, read_events
+from ncclcheck.readers.hints import ASSIGNS
 from ncclcheck.readers.nccl_log import WANTED, log_tables
 
 if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neither
@@ -27,6 +28,8 @@ _XML = (b"<system", b"<graphs", b"<cpu ", b"<pci ", b"<gpu ", b"<graph ")
 _END_BYTES = 8192
 # Ray's note on a line that stands for those of other ranks.
 _FOLDED = b"x across cluster]"
+# Lines kept of each setting that scripts repeat.
+_LINES_KEPT = 4
 
 
 class InputReading(NamedTuple):
@@ -49,7 +52,10 @@ def read_sources(sources: Sequence[Blocks]) -> Reading:
     """Read every source once; readers of all kinds look at the same blocks."""
     other = _OtherKinds()
     events = read_events(sources, WANTED, other.look)
-    tables = {**log_tables(events), **other.tables(), "inputs": other.inputs(events.counts)}
+    tables = log_tables(events)
+    for name, frame in other.tables().items():
+        tables[name] = pl.concat([tables[name], frame]) if name in tables else frame
+    tables["inputs"] = other.inputs(events.counts)
     inputs = []
     for index, count in enumerate(events.counts):
         kinds = ["nccl-log"] if count.recognised or count.unrecognised else []
@@ -60,7 +66,7 @@ def read_sources(sources: Sequence[Blocks]) -> Reading:
 
 @dataclass
 class _OtherKinds:
-    """Matrices, topology files and device names, found while the log reader works on the same blocks.
+    """Matrices, topology files, device names and settings of scripts, found while the log reader works on the same blocks.
 
     A table or a file may lie across the border of two blocks: its reader lives as long as the input.
     """
@@ -73,6 +79,7 @@ class _OtherKinds:
     _matrices: list[tuple[int, Matrix]] = field(default_factory=list)
     _documents: list[tuple[int, Document]] = field(default_factory=list)
     _names: list[tuple[int, DeviceName]] = field(default_factory=list)
+    _assigned: dict[tuple[int, str, str], list[int]] = field(default_factory=dict)
 
     def look(self, source: int, block: bytes, first_line: int) -> None:
         if source != self._source:
@@ -89,6 +96,18 @@ class _OtherKinds:
             self._names.extend((source, one) for one in named)
             if named:
                 self._note("device-names")
+        if any(assigns.search(block) for assigns in ASSIGNS):
+            self._look_for_assignments(block, first_line)
+
+    def _look_for_assignments(self, block: bytes, first_line: int) -> None:
+        """The first lines of each variable and value: a dump of 10,000 ranks says the same 10,000 times."""
+        from ncclcheck.readers.assignments import find_assignments
+
+        for line, name, value in find_assignments(block, first_line):
+            lines = self._assigned.setdefault((self._source, name, value), [])
+            if len(lines) < _LINES_KEPT:
+                lines.append(line)
+            self._note("settings")
 
     def _look_for_matrices(self, block: bytes, first_line: int) -> None:
         waiting = self._matrix_reader is not None and self._matrix_reader.is_waiting
@@ -146,6 +165,13 @@ class _OtherKinds:
             rows += gpu_names(self._documents)
         if rows:
             tables["gpu_names"] = conform("gpu_names", pl.from_dicts(rows, infer_schema_length=None))
+        if self._assigned:
+            settings = [
+                {"source": source, "line": line, "name": name, "value": value, "origin": "script"}
+                for (source, name, value), lines in self._assigned.items()
+                for line in lines
+            ]
+            tables["settings"] = conform("settings", pl.DataFrame(settings, infer_schema_length=None))
         if self._matrices:
             tables |= _matrix_tables(self._matrices)
         return tables

@@ -1,0 +1,1 @@
+"""Settings: environment variables of NCCL and of what stands beside it."""
