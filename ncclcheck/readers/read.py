@@ -66,7 +66,7 @@ def read_sources(sources: Sequence[Blocks]) -> Reading:
 
 @dataclass
 class _OtherKinds:
-    """Matrices, topology files, device names and settings of scripts, found while the log reader works on the same blocks.
+    """Matrices, topology files, device names and settings of scripts, found while the log reader works on their blocks.
 
     A table or a file may lie across the border of two blocks: its reader lives as long as the input.
     """
