@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--nvls", action=argparse.BooleanOptionalAction, help="NVLink multicast (Hopper and newer)")
     parser.add_argument("--vm", action="store_true", help="a virtual machine with a topology file")
     parser.add_argument("--alternate", action="store_true", help="rings that swap NICs on odd machines")
+    parser.add_argument("--verbose", action="store_true", help="with the lines of the subsystems NET and GRAPH")
     parser.add_argument("--launcher", choices=LAUNCHERS, default="none", help="labels in front of the lines")
     parser.add_argument("--other", type=float, default=0.0, help="share of training output, 0 to 0.9")
     parser.add_argument("--fault", choices=FAULTS)

@@ -10,6 +10,7 @@ from .forms import Forms
 from .graph import Edge, Graph, Layout
 from .process import Process, Stream, Writer
 from .shape import GOOGLE, Shape
+from .verbose import Verbose
 
 Texts = list[list[str]]  # per rank: messages without prefix; "@" stands for the communicator's pointer
 
@@ -40,6 +41,7 @@ class CommWriter:
         self.version = shape.version
         self.forms = forms
         self.writer = writer
+        self.verbose = Verbose(shape)
         self.late = self.version >= (2, 22, 3)  # connections come after COMPLETE
         self.own_thread = self.version >= (2, 11, 4)
         self.graph = cache(lambda layout: Graph(shape, layout))
@@ -119,6 +121,8 @@ class CommWriter:
         forms, shape, v, layout = self.forms, self.shape, self.version, comm.layout
         process = comm.members[rank]
         texts = self._settings(process) if comm.world else []
+        if comm.world and shape.verbose:
+            texts += self.verbose.graph(process, graph)
         if v >= (2, 24, 3) and comm.world and process.local == 0:
             texts.append("RAS client listening socket at 127.0.0.1<28028>")
         if v >= (2, 23, 4):
@@ -160,7 +164,7 @@ class CommWriter:
             texts.append(forms.p2p_setting())
         if shape.fault == "non_rail":
             texts.append("NCCL_CROSS_NIC set by environment to 1.")
-        if shape.fault == "gdr_off":
+        if shape.fault == "gdr_off" and not shape.verbose:
             texts += forms.hca_gdr()
         if shape.fault == "p2p_pair" and process.machine == shape.fault_machine and process.local < 2:
             texts.append(forms.pair_without_p2p(process.local))

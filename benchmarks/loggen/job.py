@@ -86,6 +86,8 @@ class _Job:
             network.append("NCCL_IB_GID_INDEX set by environment to 3.")
         if not plugin:
             network += forms.network(process.address)
+        if shape.verbose:
+            network += self.comms.verbose.devices()
         if v >= (2, 27, 3):
             network.append(f"Initialized NET plugin {shape.network}")
         lines_ = self.writer.info(process, process.pid, early)

@@ -49,6 +49,7 @@ class Shape:
     gpu        nvlink, pcie (peer access over PCIe) or shm (no peer access by design)
     nvls       NVLink multicast; default: NVLink machines from 2.18.1 on
     vm         a virtual machine with a topology file
+    verbose    with the lines of the subsystems NET and GRAPH (NVLink machines that are no rack)
     alternate  rings that swap channels c and c^1 on odd machines (2.20.3 and newer, even numbers)
     launcher   what the launcher puts in front of each line
     other      share of training output among all lines, 0 to 0.9
@@ -68,6 +69,7 @@ class Shape:
     nvls: bool | None = None
     vm: bool = False
     alternate: bool = False
+    verbose: bool = False
     launcher: str = "none"
     other: float = 0.0
     lines: int | None = None
@@ -147,6 +149,8 @@ def resolve(shape: Shape) -> Shape:
     version = shape.version
     if not OLDEST <= version <= NEWEST:
         raise ShapeError(f"release {shape.release} is not between 2.7.3 and 2.30.7")
+    if shape.verbose and (shape.gpu != "nvlink" or shape.fabric == "mnnvl" or version < (2, 12, 7)):
+        raise ShapeError("NET and GRAPH lines are made for NVLink machines from 2.12.7 on, not for racks")
     if shape.machines < 1 or not 1 <= shape.gpus <= 16:
         raise ShapeError("a job has at least one machine, a machine 1 to 16 GPUs")
     if not 0.0 <= shape.other <= 0.9:
