@@ -33,9 +33,14 @@ KINDS: dict[str, dict[str, object]] = {
     "tcpx": {"machines": 2, "fabric": "tcpx"},
     "tcpxo": {"machines": 2, "fabric": "fastrak"},
     "vm": {"machines": 2, "gpus": 4, "vm": True},
+    "graph": {"machines": 2, "verbose": True},
+    "efa-graph": {"machines": 2, "fabric": "efa", "verbose": True},
+    "vm-graph": {"machines": 2, "gpus": 4, "vm": True, "verbose": True},
+    "tcpxo-graph": {"machines": 2, "fabric": "fastrak", "verbose": True},
+    "one-graph": {"machines": 1, "verbose": True},
 }
 # Releases for which Google made the plugin.
-PLUGIN_RELEASES = {"tcpx": ("2.18.5", "2.21.5"), "tcpxo": ("2.21.5", "2.27.7", "2.30.7")}
+PLUGIN_RELEASES = {"tcpx": ("2.18.5", "2.21.5"), "tcpxo": ("2.21.5", "2.27.7", "2.30.7"), "tcpxo-graph": ("2.30.7",)}
 
 
 class Text:
@@ -89,6 +94,16 @@ def test_a_healthy_log_stays_quiet(shape: Shape) -> None:
     evaluation = judged(list(lines(shape)))
     assert evaluation.crashes == ()
     assert [f"{finding.code} {finding.message}" for finding in loud(evaluation)] == []
+    assert "LOG002" not in {finding.code for finding in evaluation.findings}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_record_of_a_healthy_log_is_known(kind: str) -> None:
+    for release in RELEASES:
+        shape = shape_of(kind, release, "mpirun")
+        if shape is not None:
+            (reading,) = read_sources([Text(list(lines(shape)))]).inputs
+            assert (release, reading.unrecognised) == (release, 0)
 
 
 LOGS_PER_FAULT = 3

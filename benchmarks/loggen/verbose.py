@@ -19,7 +19,7 @@ LONGEST = 1023
 
 @dataclass(frozen=True)
 class Hardware:
-    """Bandwidths in GB/s as the release writes them. nvlink: of all links of a GPU; net: of a device; gbit: its rate."""
+    """Bandwidths in GB/s as the release writes them. nvlink: of all links of a GPU; net: of a device."""
 
     nvlink: float
     pci: float
@@ -63,7 +63,8 @@ class Verbose:
         kind, speed = "RoCE" if self.shape.fabric == "roce" else "IB", round(self.hardware.net * 8000)
         for nic in range(self.shape.nic_count):
             bus = self._nic_bus(nic) >> 12
-            path = f"/sys/devices/pci0000:{bus - 2:02x}/0000:{bus - 2:02x}:01.0/0000:{bus - 1:02x}:00.0/0000:{bus:02x}:00.0"
+            root = f"pci0000:{bus - 2:02x}/0000:{bus - 2:02x}:01.0"
+            path = f"/sys/devices/{root}/0000:{bus - 1:02x}:00.0/0000:{bus:02x}:00.0"
             tail = " oooRqSize=0" if self.version >= (2, 30, 3) else ""
             yield (
                 f"NET/IB: [{nic}] mlx5_{nic}:uverbs{nic}:1/{kind} provider=Mlx5 speed={speed} "
@@ -201,8 +202,8 @@ class Verbose:
 
     def _places(self, rank: int, graph: Graph) -> Iterator[str]:
         for channel, trees in enumerate(graph.trees):
-            tree = trees[rank]
-            yield f"Tree {channel} : {tree.up} -> {rank} -> {'/'.join(str(peer) for peer in [*tree.down, -1, -1, -1][:3])}"
+            down = "/".join(str(peer) for peer in [*trees[rank].down, -1, -1, -1][:3])
+            yield f"Tree {channel} : {trees[rank].up} -> {rank} -> {down}"
         for channel, order in enumerate(graph.rings):
             at = order.index(rank)
             yield f"Ring {channel:02d} : {order[at - 1]} -> {rank} -> {order[(at + 1) % len(order)]}"

@@ -8,8 +8,8 @@
   did (until 2.28.9 prefix and text share 1024 bytes).
 - **Mended**: lines with the records of several writers that could be taken apart, and halves of a record that were put
   together again, because only together they are a line that NCCL prints. They lose nothing and are counted.
-- **Unknown**: a good part of the records has a form that no release known here prints: a newer release, another
-  program's build, or an edited log.
+- **Unknown**: half of the records or more have a form that is not known here: the output of subsystems that no rule
+  needs, a newer release, or an edited log.
 
 Long `Trees` and ring order lines that end in the middle of a number list are cut by NCCL in every release, and no
 damage.
@@ -35,7 +35,8 @@ One file per process; nothing can be torn then:
 
 Where it has to be one stream, let the launcher write whole lines: `srun --label` (without `--unbuffered`, which hands
 on whatever a read returned), `mpirun --tag-output`, `torchrun --tee 3 --log-dir logs`. Consoles and log collectors cut
-long lines: take the file, not what a terminal or web page shows. For records of unknown form update ncclcheck.
+long lines: take the file, not what a terminal or web page shows. For records of unknown form use the subsystems INIT,
+BOOTSTRAP,ENV,NET,GRAPH, and update ncclcheck if NCCL is newer.
 
 ## When it is not a problem
 
@@ -64,11 +65,8 @@ if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
 
-# From this share of unknown records on they hide something; single ones are a plugin's or a program's.
-_SHARE, _FEWEST = 0.1, 10
-# In a short excerpt a few tell as much.
-_SHARE_OF_FEW, _FEWEST_OF_FEW = 0.5, 3
-
+# From this share of unknown records on they may hide what matters; some are in every log of many subsystems.
+_SHARE, _FEWEST = 0.5, 3
 _MOST_EVIDENCE = 6
 
 _ONE_FILE = (
@@ -76,7 +74,10 @@ _ONE_FILE = (
     " --label without --unbuffered, mpirun --tag-output)"
 )
 _WHOLE = "give the whole log: the file, not an excerpt or what a console shows"
-_UPDATE = "update ncclcheck if NCCL is newer; give the log as NCCL wrote it, unedited"
+_UPDATE = (
+    "log with NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH; update ncclcheck if NCCL is newer; give the log as NCCL"
+    " wrote it, unedited"
+)
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -88,10 +89,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 
 def _strange(found: Damage) -> bool:
-    share = found.unknown / found.records
-    return (found.unknown >= _FEWEST and share >= _SHARE) or (
-        found.unknown >= _FEWEST_OF_FEW and share >= _SHARE_OF_FEW
-    )
+    return found.unknown >= _FEWEST and found.unknown >= _SHARE * found.records
 
 
 def _finding(found: Damage) -> Finding:
@@ -124,7 +122,7 @@ def _sentences(found: Damage) -> Iterator[str]:
         yield f"{apart} with records of several writers could be taken apart without loss"
     if _strange(found):
         share = f"{found.unknown} of {counted(found.records, 'record')} ({100 * found.unknown / found.records:.0f}%)"
-        yield f"{share} have a form that no known release prints: newer than this program, or edited"
+        yield f"{share} have no known form: subsystems that no rule needs, a newer release, or an edited log"
 
 
 def _fix(found: Damage) -> str:
