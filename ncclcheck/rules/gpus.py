@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
+from ncclcheck.rules.common import nvswitch_class
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
@@ -26,11 +27,12 @@ def classes(facts: Facts, estimator: Estimator) -> tuple[Gpu, ...]:
 
 def nvlink_by_design(facts: Facts, estimator: Estimator) -> Answer:
     """Do the job's GPUs reach all others of their node over NVLink when all is well? By name, then by what is seen:
-    NVLink somewhere beside host memory may join pairs only."""
+    NVLink somewhere beside host memory may join pairs only, unless there are NVSwitches."""
     if classes(facts, estimator) or facts.nvlink is not Answer.YES:
         return nvlink_by_name(facts, estimator)
     inside = {group.transport for group in facts.edges if group.scope == "inside"}
-    return Answer.UNKNOWN if {"P2P", "SHM"} <= inside else Answer.YES
+    pairs = {"P2P", "SHM"} <= inside and not nvswitch_class(facts, estimator)
+    return Answer.UNKNOWN if pairs else Answer.YES
 
 
 def nvlink_by_name(facts: Facts, estimator: Estimator) -> Answer:
