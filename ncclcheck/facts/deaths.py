@@ -19,13 +19,16 @@ from ncclcheck.facts.traffic import Traffic
 
 
 class Nature(Enum):
-    """own: something in or about this process itself. victim: it fell with another one, or with NCCL. stopped: from
-    outside, on purpose. exit: a launcher's word for its exit code, which tells of no reason."""
+    """own: something in or about this process itself. victim: it fell with another one, or with NCCL. exit: a
+    launcher's word for its exit code, which tells of no reason. stopped: from outside, on purpose.
+
+    In the order in which they are looked at for the first cause.
+    """
 
     OWN = "own"
     VICTIM = "victim"
-    STOPPED = "stopped"
     EXIT = "exit"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Death:
 
 SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
            10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 15: "SIGTERM"}  # fmt: skip
+_NUMBERS = {name: number for number, name in SIGNALS.items()}
 INT, ABORT, BUS, KILL, TERM = 2, 6, 7, 9, 15
 _OUT_OF_MEMORY = "killed for lack of host memory (OOM killer)"
 
@@ -171,7 +175,7 @@ class _Reader:
                 yield _Said(line, death)
         for proc, line in self._open.items():
             yield _Said(line, self._death({"proc": proc, "line": line, "source": self._source_of(proc)},
-                                          "an exception of Python that the input does not show", Nature.OWN, "python",
+                                          "an exception of Python", Nature.OWN, "python",
                                           sure=False, whole=False))  # fmt: skip
 
     def _source_of(self, proc: int) -> int:
@@ -179,6 +183,9 @@ class _Reader:
 
     def _python(self, row: Mapping[str, Any]) -> Death:
         name, text = row["exception"] or "", row["text"] or ""
+        of_child = re.search(r"Signals\.(SIG\w+)", text)  # subprocess.CalledProcessError
+        if of_child and of_child[1] in _NUMBERS:
+            return self._signal(row, _NUMBERS[of_child[1]])
         short = _PYTHON_MODULES.sub("", name)
         shown = text[:_LONGEST_TEXT].strip()
         what = f"{short}: {shown}" if shown else short
@@ -202,8 +209,14 @@ class _Reader:
         if event == "cpp_terminate":
             nature = Nature.VICTIM if _VICTIM_NAMES.search(text) else Nature.OWN
             return self._death(row, f"an exception of C++, {text.strip(chr(39))}", nature, "signal", ABORT)
-        if event in ("mpi_signal", "mpi_noticed", "elastic_signalled"):
+        if event in ("mpi_signal", "mpi_noticed", "jsrun_noticed", "elastic_signalled"):
             return self._signal(row, row["signal"])
+        if event == "named_signal":
+            return self._signal(row, _NUMBERS.get(f"SIG{row['word']}"))
+        if event in ("lightning_ended", "lsf_exit"):
+            return self._exit(row, row["code"])
+        if event == "lsf_limit":
+            return self._lsf(row, text)
         if event == "oom_killed":
             return self._out_of_memory(row) if self._with_records or self._knows(row["pid"]) else None
         if event in ("slurm_oom", "kube_oom"):
@@ -243,7 +256,7 @@ class _Reader:
 
     def _spawned(self, row: Mapping[str, Any], text: str) -> Death | None:
         named = re.search(r"signal (SIG\w+)", text)
-        signal = next((number for number, name in SIGNALS.items() if named and name == named[1]), None)
+        signal = _NUMBERS.get(named[1]) if named else None
         code = re.search(r"exit code (-?\d+)", text)
         if signal:
             return self._signal(row, signal)
@@ -269,6 +282,12 @@ class _Reader:
         faults = ("preempt", "node fail")
         nature = Nature.OWN if words.startswith(faults) else Nature.STOPPED
         return self._death(row, f"cancelled by Slurm{f' ({words})' if words else ''}", nature, "launcher")
+
+    def _lsf(self, row: Mapping[str, Any], text: str) -> Death | None:
+        if row["word"] in ("MEMLIMIT", "SWAP"):
+            return self._out_of_memory(row)
+        nature = Nature.OWN if row["word"] == "PREEMPT" else Nature.STOPPED
+        return self._death(row, f"ended by LSF ({text[:_LONGEST_TEXT]})", nature, "launcher")
 
     def _ray(self, row: Mapping[str, Any], text: str) -> Death:
         if "low on memory" in text or "OUT_OF_MEMORY" in text or row["text"] is None:
@@ -338,14 +357,13 @@ def _believed(said: Sequence[_Said], lines: int | None) -> Iterator[Death]:
 def _told_by_launchers(found: Sequence[Death]) -> tuple[Death, ...]:
     """Last words without a rank are those of the rank that a launcher names next, if it fits the signal."""
     told: list[Death] = []
-    named: Death | None = None
+    named: dict[tuple[int, int | None], Death] = {}
     for death in reversed(found):
-        if named is not None and named.source != death.source:
-            named = None
+        fits = named.get((death.source, death.signal))
         if death.rank and death.about != "python":
-            named = death
-        elif not death.rank and named is not None and death.signal == named.signal:
-            death = replace(death, rank=named.rank, machine=death.machine or named.machine)
+            named[death.source, death.signal] = death
+        elif not death.rank and fits is not None:
+            death = replace(death, rank=fits.rank, machine=death.machine or fits.machine)
         told.append(death)
     return tuple(reversed(told))
 
@@ -380,11 +398,16 @@ def ended_well(facts: Traffic) -> bool:
 
 
 def _in_their_turn(found: Sequence[Death], failed_elsewhere: bool) -> Iterator[Death]:
-    """An abort after an error of NCCL follows from it. Who is killed after another end is cleaned up, unless that was
-    of one who lost its peer."""
+    """What follows from another end: an abort after an error of NCCL, an exit code after an order to stop, and who is
+    killed after anybody but one who lost its peer."""
     before: set[int] = set()
+    ordered: set[int] = set()
     for one in found:
-        if one.nature is Nature.OWN and one.signal == ABORT and failed_elsewhere:
+        if one.nature is Nature.STOPPED and one.about != "signal":
+            ordered.add(one.source)
+        if one.nature is Nature.EXIT and one.source in ordered:
+            one = replace(one, nature=Nature.STOPPED)
+        elif one.nature is Nature.OWN and one.signal == ABORT and failed_elsewhere:
             one = replace(one, nature=Nature.VICTIM)
         elif one.signal == KILL and one.what != _OUT_OF_MEMORY and one.source in before:
             one = replace(one, nature=Nature.STOPPED)

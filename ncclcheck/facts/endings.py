@@ -46,3 +46,7 @@ def endings(facts: Traffic) -> pl.DataFrame:
         died,
     ]
     return pl.concat([part.select(*ENDING) for part in parts]).sort("source", "line", maintain_order=True)
+
+
+def has_ended(facts: Traffic) -> bool:
+    return endings(facts).height > 0

@@ -107,7 +107,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     "around": {
         **_WHERE, "event": pl.String, "time": pl.String, "exception": pl.String, "code": pl.Int64, "signal": pl.Int64,
         "rank": pl.Int64, "rank_label": pl.Boolean, "pid": pl.Int64, "host": pl.String, "tasks": pl.String,
-        "text": pl.String,
+        "text": pl.String, "word": pl.String,
     },
     # all lines of an input. folded: Ray left out lines of other ranks that look alike
     "inputs": {"source": pl.UInt32, "lines": pl.Int64, "folded": pl.Boolean},

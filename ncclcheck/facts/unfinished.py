@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ncclcheck.facts.communicators import at_init
 from ncclcheck.facts.endings import endings
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import Facts
@@ -18,6 +19,10 @@ from ncclcheck.facts.question import question
 
 # From here on connections are made at the first use, after init.
 _RUNTIME_CONNECT = 22203
+# From here on "Connected all rings" follows an exchange over all ranks.
+_CONNECTED_TOGETHER = 22403
+# "Init START" lines.
+_START_LINES = 21803
 _MOST_SILENT = 4
 # Communicators told of: a damaged input may hold any number.
 _MOST = 64
@@ -117,7 +122,12 @@ def _at_work(facts: Facts) -> pl.Series:
     connected = late.join(facts["connected"], on="proc").filter(pl.col("line") > pl.col("first_line"))
     edges = facts.edge_table.select("proc", "line", "cid", rank="own")
     joined = late.join(edges, on=["proc", "cid", "rank"]).filter(pl.col("line") > pl.col("first_line"))
-    return pl.concat([by_pointer, connected.get_column("member"), joined.get_column("member")]).unique()
+    # the last line before the end: where another rank of the machine got through, so did this one
+    last = facts["channels"].select("proc", "tid", "line")
+    counted = members.filter(pl.col("member").is_in(at_init(last, members).drop_nulls().implode()))
+    through = facts.members.filter("completed").select("cid", "machine").unique()
+    lost = counted.join(through, on=["cid", "machine"], how="semi").get_column("member")
+    return pl.concat([by_pointer, lost, connected.get_column("member"), joined.get_column("member")]).unique()
 
 
 def _silent(facts: Facts) -> tuple[str, ...]:
@@ -138,7 +148,10 @@ def _end_after(
         endings(facts)
         .join(since, on="source", how="left", maintain_order="left")
         .filter(pl.col("line") > pl.col("since").fill_null(0))
-        .with_columns(own=pl.col("proc").is_in(stuck.get_column("proc").implode()), near=pl.col("since").is_not_null())
+        .with_columns(
+            own=pl.col("proc").is_in(stuck.get_column("proc").implode()).fill_null(False),
+            near=pl.col("since").is_not_null(),
+        )
     )
     if facts.jobs > 1:
         ends = ends.filter("near")
@@ -153,6 +166,54 @@ def _end_after(
         return "", False, ()
     row = again.sort("first_line").row(0, named=True)
     return "the job was started again", False, (facts.evidence(row["source"], row["first_line"]),)
+
+
+@dataclass(frozen=True, slots=True)
+class Unconnected:
+    """A communicator whose ranks completed init and stood still when they connected for the first operation.
+
+    connecting: ranks that print channel lines. idle: those that completed and print none.
+    """
+
+    nranks: int
+    connecting: tuple[int, ...]
+    idle: tuple[int, ...]
+    machines: tuple[str, ...]
+    ended: str
+    evidence: tuple[Evidence, ...]
+
+
+@question
+def unconnected(facts: Facts) -> tuple[Unconnected, ...]:
+    """From 2.24.3 on: channel lines of a ring on some ranks, "Connected all ..." on none, and an end after that."""
+    members = facts.members.filter(
+        ~pl.col("ambiguous") & pl.col("completed") & (pl.col("release") >= _CONNECTED_TOGETHER) & (pl.col("nranks") > 1)
+    )
+    if members.height == 0 or facts["edges"].height == 0 or facts["connected"].height:
+        return ()
+    edges = facts.edge_table.filter(~pl.col("is_p2p")).select("cid", rank="own").drop_nulls().unique()
+    at_work = members.join(edges, on=["cid", "rank"], how="semi")
+    found = []
+    for cid in at_work.get_column("cid").unique().sort().head(_MOST):
+        rows, busy = members.filter(pl.col("cid") == cid), at_work.filter(pl.col("cid") == cid)
+        idle = rows.join(busy, on="member", how="anti")
+        meant = idle if idle.height else busy
+        ended, _, end_lines = _end_after(facts, members, rows, True)
+        if ended:
+            found.append(
+                Unconnected(
+                    nranks=int(rows.select(pl.col("nranks").max()).item()),
+                    connecting=tuple(busy.get_column("rank").unique().sort()),
+                    idle=tuple(idle.get_column("rank").unique().sort()),
+                    machines=tuple(meant.get_column("machine").drop_nulls().unique().sort()),
+                    ended=ended,
+                    evidence=(
+                        *(facts.evidence(*at) for at in meant.select("source", "last_line").head(2).iter_rows()),
+                        *end_lines,
+                    ),
+                )
+            )
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from ncclcheck.facts.schema import conform
 # Events of `grammars/around.lark` that tell of an end.
 EVENTS = (
     "python_traceback", "python_aside", "python_error", "python_fatal", "cpp_terminate", "shell_segv",
-    "shell_bus_error", "shell_abort", "shell_killed", "mpi_signal", "oom_killed", "elastic_failed", "elastic_root",
+    "shell_bus_error", "shell_abort", "shell_killed", "mpi_signal", "named_signal", "lightning_ended", "jsrun_noticed",
+    "lsf_exit", "lsf_limit", "oom_killed", "elastic_failed", "elastic_root",
     "elastic_host", "elastic_rank", "elastic_exit", "elastic_closing", "elastic_signalled", "srun_error",
     "slurm_cancelled", "slurm_oom", "mpi_noticed", "mpi_process", "mpi_exit", "mpi_abort", "hydra_process",
     "hydra_exit", "deepspeed_exit", "horovod_exit", "spawn_ended", "ray_worker_died", "kube_exit", "kube_oom",
@@ -33,6 +34,7 @@ def around_rows(typed: Callable[[str], pl.DataFrame | None], heads: pl.Series) -
         names = [name for name in columns if name.startswith("exc_")]
         label = heads.gather(frame.get_column("_head")).str.extract(_RANK).cast(pl.Int64, strict=False)
         rank = pl.coalesce(*(name for name in ("rank", "process") if name in columns), label)
+        words = [name for name in ("signal_name", "limit_name") if name in columns]
         hosts = [name for name in ("hosts", "node_name") if name in columns]
         parts.append(
             frame.with_columns(
@@ -40,6 +42,7 @@ def around_rows(typed: Callable[[str], pl.DataFrame | None], heads: pl.Series) -
                 code=pl.col("exitcode") if "exitcode" in columns else None,
                 host=pl.coalesce(hosts) if hosts else None,
                 exception=pl.coalesce(names) if names else None,
+                word=pl.coalesce(words) if words else None,
             )
         )  # fmt: skip
     if not parts:

@@ -99,7 +99,13 @@ class Mender:
             self._mend_line(row["_line"], pieces)
             kept = [piece for piece in pieces if piece.text or not piece.torn]
             rows += [
-                {**row, "_head": piece.head, "_level": piece.level, "_record": index, "message": piece.text}
+                {
+                    **row,
+                    "_head": piece.head,
+                    "_level": piece.level,
+                    "_record": row["_record"] + index,
+                    "message": piece.text,
+                }
                 for index, piece in enumerate(kept)
             ]
             if len(pieces) > 1:

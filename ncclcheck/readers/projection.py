@@ -242,12 +242,12 @@ def _records(
             text.str.splitn("NCCL INFO ", 2).struct.rename_fields(["_head", "message"]).alias("parts"),
         )
         .unnest("parts")
-        .with_columns(_level=pl.lit("INFO"))
+        .with_columns(_level=pl.lit("INFO"), _record=pl.lit(0, pl.UInt32))
     )
     others = _framed(lines.filter(~plain), around) if informed.height < lines.height else None
     records = informed if others is None else pl.concat([informed, others.select(informed.columns)])
     starts = list(accumulate(piece.lines for piece in pieces))
-    records, found = Mender(block, starts, knows).mend(records.with_columns(_record=pl.lit(0, pl.UInt32)))
+    records, found = Mender(block, starts, knows).mend(records)
     records = records.with_columns(_trimmed(pl.col("message"), block))
     found += _lists_at_limit(records)
     damage = pl.DataFrame(found, schema={"_line": lines.schema["_line"], "kind": pl.String}, orient="row")
@@ -299,7 +299,10 @@ def _trimmed(message: pl.Expr, block: bytes) -> pl.Expr:
 
 
 def _framed(lines: pl.DataFrame, around: Sequence[str]) -> pl.DataFrame:
-    """Records of all other forms: WARN and the like, bare versions, release 2.2; then the lines around them."""
+    """Records of all other forms: WARN and the like, bare versions, release 2.2; then the lines around them.
+
+    PyTorch ends what it says of an error of NCCL with the version: such a line is both.
+    """
     text = pl.col("text")
     kinds = []
     rest = lines
@@ -308,8 +311,6 @@ def _framed(lines: pl.DataFrame, around: Sequence[str]) -> pl.DataFrame:
         (framing.VERSION, ["_head", "message"], "VERSION"),
         (framing.OLD_LEVEL, ["_head", "_level", "message"], ""),
     ]
-    if around:
-        forms.append((f"^(.*?)((?:{'|'.join(map(re.escape, around))}).*)$", ["_head", "message"], AROUND))
     for pattern, names, level in forms:
         if rest.height == 0:
             break
@@ -319,7 +320,18 @@ def _framed(lines: pl.DataFrame, around: Sequence[str]) -> pl.DataFrame:
         kinds.append(part.with_columns(_level=pl.lit(level)) if level else part)
         rest = found.filter(~matched).drop("parts")
     columns = ["_line", "_head", "message", "_level"]
-    return pl.concat([kind.select(columns) for kind in kinds])
+    records = pl.concat([kind.select(columns) for kind in kinds]).with_columns(_record=pl.lit(0, pl.UInt32))
+    if not around:
+        return records
+    version = pl.col("_line").is_in(records.filter(pl.col("_level") == "VERSION").get_column("_line").implode())
+    taken = pl.col("_line").is_in(records.get_column("_line").implode())
+    phrase = f"^(.*?)((?:{'|'.join(map(re.escape, around))}).*)$"
+    parts = text.str.extract_groups(phrase).struct.rename_fields(["_head", "message"])
+    beside = lines.filter(~taken | version).select(
+        "_line", version.cast(pl.UInt32).alias("_record"), parts.alias("parts")
+    )
+    beside = beside.unnest("parts").drop_nulls("message").with_columns(_level=pl.lit(AROUND))
+    return pl.concat([records, beside.select(records.columns)])
 
 
 def _gather(rows: pl.DataFrame, shapes: dict[int, dict[str, tuple[int | str, ...]]]) -> pl.DataFrame:

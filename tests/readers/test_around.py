@@ -33,3 +33,11 @@ def test_lines_around_are_read_only_where_they_are_wanted() -> None:
     source = lines_of("Traceback (most recent call last):")
     assert read_events([source], wanted={"version"}).frames == {}
     assert set(read_events([source], wanted={"python_traceback"}).frames) == {"python_traceback"}
+
+
+def test_an_error_that_names_the_version_is_both() -> None:
+    line = "[rank3]: torch.distributed.DistBackendError: NCCL error in: x.cpp:7, NCCL version 2.21.5"
+    assert [(row["record"], row["event"]) for row in parse_records(lines_of(line))] == [
+        (0, "version"),
+        (1, "python_error"),
+    ]

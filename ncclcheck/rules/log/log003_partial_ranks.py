@@ -88,6 +88,7 @@ def _finding(absent: tuple[Absent, ...]) -> Finding:
         " directory of them",
         subject={"ranks": _folded(largest.missing)},
         evidence=largest.evidence,
+        causes=() if largest.arrived else ("RUN003",),
         no_estimate_because="logs that are not here cost no bandwidth",
     )
 

@@ -57,7 +57,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.deaths import first_death
-from ncclcheck.facts.unfinished import Rendezvous, Unfinished, rendezvous, unfinished
+from ncclcheck.facts.unfinished import Rendezvous, Unconnected, Unfinished, rendezvous, unconnected, unfinished
 from ncclcheck.rules.common import counted, listed, place, stopped
 from ncclcheck.rules.failures import first_causes, folded, ranks_in_words
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -88,6 +88,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     ended = [one for one in begun if one.ended and not (one.folded and one.completed)]
     if ended and not (store is not None and store.world is not None and not ended[0].arrived):
         yield _finding(facts, estimator, ended)
+    elif not begun and (standing := unconnected(facts)):
+        yield _unconnected(facts, estimator, standing[0])
     if any(not one.ended for one in begun):
         yield NotEvaluated(_NEEDS_END)
     if any(one.folded and one.completed for one in begun):
@@ -136,6 +138,20 @@ def _told(one: Unfinished, died: set[str]) -> tuple[str, Confidence, str, tuple[
     message = f"{ranks_in_words(one.absent)} of {one.nranks} never arrived at init, {len(one.seen)} waited: {known}"
     fix = _FIX_ABSENT.format(f"the {one.nranks} ranks of the communicator")
     return f"{message[0].upper()}{message[1:]}", Confidence.HIGH if covered else Confidence.MEDIUM, fix, one.absent
+
+
+def _unconnected(facts: Facts, estimator: Estimator, one: Unconnected) -> Finding:
+    message = f"{counted(len(one.connecting), 'rank')} of {one.nranks} began to connect for the first operation"
+    if one.idle:
+        where = f" on {place(one.machines, '')}" if one.machines else ""
+        message += f", {ranks_in_words(one.idle)}{where} did not, and none got through"
+    else:
+        message += ", and none got through"
+    fix = _FIX_STUCK if one.idle else _FIX_CONNECT
+    meant = one.idle or one.connecting
+    return _found(
+        facts, estimator, f"{message} ({one.ended})", Confidence.MEDIUM, fix, one.machines, meant, one.evidence
+    )
 
 
 def _store(facts: Facts, estimator: Estimator, store: Rendezvous) -> Finding:

@@ -47,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ncclcheck.facts.endings import has_ended
 from ncclcheck.facts.mismatches import Mismatch, Odd, mismatches, odd_operations
 from ncclcheck.rules.common import place, stopped
 from ncclcheck.rules.failures import folded, ranks_in_words
@@ -76,7 +77,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         yield _found(estimator, message, fix, confidence, complaint.machines, complaint.ranks, complaint.evidence)
     odd = odd_operations(facts)
     if odd:
-        yield _odd(estimator, odd)
+        yield _odd(estimator, odd, has_ended(facts))
     if not complaints and not odd and not facts.visibility.info and not facts.failures():
         yield NotEvaluated(_NEEDS)
 
@@ -108,14 +109,15 @@ def _told(one: Mismatch) -> tuple[str, str, Confidence]:
     return message, _FIX_SIZES, Confidence.MEDIUM
 
 
-def _odd(estimator: Estimator, odd: tuple[Odd, ...]) -> Finding:
+def _odd(estimator: Estimator, odd: tuple[Odd, ...], ended: bool) -> Finding:
     one = odd[0]
     (few, few_ranks), (many, many_ranks), *_ = one.calls
     message = (
         f"Ranks of a communicator of {one.nranks} disagree on operation {one.number:#x}:"
         f" {ranks_in_words(few_ranks)} with {few}, {ranks_in_words(many_ranks)} with {many}"
     )
-    return _found(estimator, message, _FIX_CALLS, Confidence.HIGH, one.machines, few_ranks, one.evidence)
+    confidence = Confidence.HIGH if ended else Confidence.MEDIUM
+    return _found(estimator, message, _FIX_CALLS, confidence, one.machines, few_ranks, one.evidence)
 
 
 def _found(

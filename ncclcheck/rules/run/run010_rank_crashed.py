@@ -122,9 +122,9 @@ def _finding(facts: Facts, estimator: Estimator, first: FirstDeath) -> Finding:
 
 
 def _confidence(first: FirstDeath) -> Confidence:
-    if not all(death.whole for death in first.deaths):
-        return Confidence.LOW
-    return Confidence.HIGH if all(death.sure for death in first.deaths) else Confidence.MEDIUM
+    if all(death.sure for death in first.deaths):
+        return Confidence.HIGH
+    return Confidence.MEDIUM if all(death.whole for death in first.deaths) else Confidence.LOW
 
 
 def _message(first: FirstDeath) -> str:
@@ -167,6 +167,8 @@ def _causes(first: FirstDeath) -> tuple[str, ...]:
     """A death with a reason of its own is a first cause, unless the error itself names what a rule explains."""
     if first.nature is Nature.VICTIM:
         return (*STOPPERS, "RUN005", "RUN003")
+    if not all(death.whole for death in first.deaths):
+        return STOPPERS
     text = " ".join(death.what for death in first.deaths).lower()
     return tuple(code for words, codes in _EXPLAINED if any(word in text for word in words) for code in codes)
 
