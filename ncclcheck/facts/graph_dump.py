@@ -9,6 +9,7 @@ import polars as pl
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.printed import Printed
 from ncclcheck.facts.question import question
+from ncclcheck.facts.topology_sources import bus_id_text
 
 
 class DumpedGpu(NamedTuple):
@@ -50,20 +51,11 @@ def dumped_gpus(facts: Printed) -> tuple[DumpedGpu, ...]:
     )
     return tuple(
         DumpedGpu(
-            row["machine"], _bus_id(row["id"] or ""), row["bw"], row["nvlink"] or 0.0, bool(row["switched"]),
+            row["machine"], bus_id_text(row["id"] or ""), row["bw"], row["nvlink"] or 0.0, bool(row["switched"]),
             row["release"], facts.evidence(row["source"], row["line"]),
         )
         for row in gpus.iter_rows(named=True)
     )  # fmt: skip
-
-
-def _bus_id(number: str) -> str:
-    """`1a000` as NCCL prints it -> `0000:1a:00.0`."""
-    try:
-        value = int(number, 16)
-    except ValueError:
-        return number
-    return f"{value >> 20:04x}:{value >> 12 & 0xFF:02x}:{value >> 4 & 0xFF:02x}.{value & 7}"
 
 
 _THREAD = ["proc", "tid"]

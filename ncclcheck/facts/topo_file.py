@@ -30,6 +30,8 @@ _BROADCOM = {("0x1000", "0xc010"), ("0x1000", "0xc030")}
 # Bridges that exist in emulated machines only: TI's XIO3130 upstream port as a guest sees it, QEMU's root port.
 _EMULATED = ("0x104c:0x8232", "0x1b36:0x000c", "0x1b36:0x000e")
 _BUS_ID = re.compile(r"[0-9a-f]{4,8}:([0-9a-f]{2}):([0-9a-f]{2})\.[0-7]")
+# Beyond these no file tells of a machine.
+_MOST_LINKS, _FASTEST_MBPS, _MOST_DEVICES = 72, 10_000_000, 512
 _SOCKET_INTERFACE = re.compile(r"(?:eth|en[ops]|ib\d|bond|br|veth|cali|tun|docker|flannel|cni|lxc|team|vlan|wl|lo$)")
 
 
@@ -151,7 +153,8 @@ class TopoFile:
             nvlinks = self._inside(gpu, "nvlink")
             peers = Counter[str]()
             for one in nvlinks:
-                peers[(one["target"] or "").lower()] += one["count"] or 0
+                count = one["count"] or 0
+                peers[(one["target"] or "").lower()] += count if 0 < count <= _MOST_LINKS else 0
             switched = any((one["target_class"] or "").startswith(_NVSWITCH) for one in nvlinks)
             links = None if link.bus_id in peers else peers.total()  # files with a GPU linked to itself exist
             yield Gpu(name, gpu["sm"], gpu["gdr"] and bool(gpu["gdr"]), links, peers, switched,
@@ -167,7 +170,7 @@ class TopoFile:
             pci = next((node for node in self._above(net) if node["tag"] == "pci"), None)
             self._spots[net["name"]] = self._spot(pci or net)
             rdma = bool(net["gdr"]) or not _SOCKET_INTERFACE.match(net["name"])
-            gbit = net["mbps"] / 1000 if net["mbps"] else None
+            gbit = net["mbps"] / 1000 if net["mbps"] and 0 < net["mbps"] <= _FASTEST_MBPS else None
             yield Nic(net["name"], gbit, rdma, self._link(pci) if pci else None, self._at(net))
         for pci in self._pci_devices(*_NIC_CLASSES) if self.skeleton and not nets else ():
             link = self._link(pci)
@@ -253,7 +256,7 @@ class TopoFile:
 def link_gbps(speed: str, width: int) -> float | None:
     """GB/s of a PCI link as NCCL counts it; None where the text or the width is not one that it knows."""
     known = _SPEED.fullmatch(speed)
-    if known is None or width <= 0 or (known[1] not in _LANES):
+    if known is None or not 0 < width <= 32 or known[1] not in _LANES:
         return None
     if known[1] in ("16.0", "32.0", "64.0") and not known[2]:
         return None  # kernels print `16 GT/s` or `16.0 GT/s PCIe`; NCCL knows no other form
@@ -295,6 +298,8 @@ def topo_files(facts: Printed) -> tuple[TopoFile, ...]:
     return tuple(
         TopoFile(nodes, facts.paths[files[file]["source"]], complete=files[file]["complete"])
         for (file, _), nodes in machines.items()
+        if sum(node["tag"] in ("pci", "gpu", "net") for node in nodes) <= 4 * _MOST_DEVICES
+        and sum(node["tag"] in ("gpu", "net") for node in nodes) <= _MOST_DEVICES
     )
 
 

@@ -49,6 +49,12 @@ def no_number(because: str) -> Numbers:
     return Numbers(estimate=None, cost=None, no_estimate_because=because)
 
 
+def felt(numbers: Numbers, because: str) -> Numbers:
+    """The same, or `because` where the model sees another limit bind on both sides."""
+    estimate = numbers["estimate"]
+    return no_number(because) if estimate is not None and estimate.slowdown.expected < 1.01 else numbers
+
+
 def counted(number: int, thing: str, things: str = "") -> str:
     """`1 machine`, `2 machines`; `things` where the plural is not made with an s."""
     return f"{number} {thing if number == 1 else things or thing + 's'}"

@@ -110,3 +110,23 @@ def test_links_as_nccl_counts_them(speed: str, width: int, gbps: float | None) -
 def _of_text(text: str) -> TopoFile:
     (file,) = topo_files(facts_of(text.split("\n")))
     return file
+
+
+def test_numbers_that_no_machine_has() -> None:
+    text = (_FIXTURES / "nvswitch.xml").read_text(encoding="utf-8")
+    hostile = text.replace('count="5"', 'count="5000000000"').replace('speed="400000"', 'speed="9000000000000000000"')
+    file = _of_text(hostile.replace('link_width="16"', 'link_width="1000000"'))
+    assert [gpu.links for gpu in file.gpus] == [8, 8, 8, 8]
+    assert {nic.gbit for nic in file.nics} == {None} and {gpu.pci.gbps for gpu in file.gpus} == {None}
+
+
+def test_more_gpus_than_any_machine_has() -> None:
+    pci = '<pci busid="{:04x}:01:00.0" class="0x030200"><gpu dev="{}" sm="90" rank="0" gdr="1"/></pci>'
+    lines = [
+        "<system version='1'>",
+        "<cpu numaid='0'>",
+        *(pci.format(n, n) for n in range(5000)),
+        "</cpu>",
+        "</system>",
+    ]
+    assert topo_files(facts_of(lines)) == ()

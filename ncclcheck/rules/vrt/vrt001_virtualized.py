@@ -70,6 +70,7 @@ from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.seen import Seen
 from ncclcheck.facts.topo_file import path_tables, topo_files
+from ncclcheck.facts.topology_sources import file_loaded
 from ncclcheck.rules.common import Numbers, compared, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -118,7 +119,7 @@ def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Fi
     symptoms = []
     if shape.gdr is Answer.NO:
         symptoms.append("no GPUDirect RDMA on edges between machines")
-    if facts.emulated_bridges and not _file_loaded(facts):
+    if facts.emulated_bridges and not file_loaded(facts):
         symptoms.append("emulated PCI bridges and no topology file")
     dumps = [file for file in topo_files(facts) if file.guest_signs]
     if any(file.slow_bridges for file in dumps):
@@ -145,10 +146,6 @@ def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Fi
         evidence_of(signs),
         numbers,
     )
-
-
-def _file_loaded(facts: Facts) -> bool:
-    return bool(facts.settings("NCCL_TOPO_FILE") or facts.notes("net_ofi_topo_file") or facts.notes("net_ofi_platform"))
 
 
 def _is_flat(matrix: Matrix) -> bool:
