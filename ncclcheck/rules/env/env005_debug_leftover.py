@@ -105,7 +105,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     for leftover in _leftovers(facts, estimator):
         if dead is not None and leftover.setting.name in dead.subject["variable"]:
             continue
-        quiet = profile or not leftover.binds or not _proven(leftover.setting) or _single_node(facts, leftover)
+        of_profile = profile and leftover.setting.name not in _NEVER_PRINTED
+        quiet = of_profile or not leftover.binds or not _proven(leftover.setting) or _single_node(facts, leftover)
         (others if quiet else costly).append(leftover)
     for leftover in costly:
         yield _warning(leftover)
