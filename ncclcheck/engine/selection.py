@@ -24,7 +24,8 @@ def select_rules(
     extend_select: Iterable[str] = (),
 ) -> tuple[Rule, ...]:
     """The rules left, in their order. Each argument holds selectors, or comma lists of them."""
-    wanted = _split(select) or [ALL]
+    select = tuple(select)
+    wanted = _split(select) if select else [ALL]
     wanted += _split(extend_select)
     unwanted = _split(ignore)
     weight_for: dict[str, int] = {}

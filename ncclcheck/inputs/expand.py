@@ -41,7 +41,7 @@ def expand(arguments: Iterable[str]) -> Expansion:
             stdin_taken = True
             continue
         for path in _matches(argument):
-            if not Path(path).is_dir():
+            if not os.path.isdir(path):  # noqa: PTH112 - a name too long is no directory, Path would raise
                 if not _is_repeated(path, seen):
                     sources.append(file_source(path, argument))
                 continue

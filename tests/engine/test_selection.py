@@ -35,7 +35,12 @@ def rules(make_rule) -> list[Rule]:  # type: ignore[no-untyped-def]
     ],
 )
 def test_the_longest_selector_wins(rules: list[Rule], select: str, ignore: str, extend: str, left: list[str]) -> None:
-    assert [rule.code for rule in select_rules(rules, [select], [ignore], [extend])] == left
+    selected = [select] if select else []
+    assert [rule.code for rule in select_rules(rules, selected, [ignore], [extend])] == left
+
+
+def test_an_empty_selection_is_not_all(rules: list[Rule]) -> None:
+    assert select_rules(rules, [""]) == ()
 
 
 @pytest.mark.parametrize(

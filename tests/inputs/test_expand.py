@@ -100,7 +100,7 @@ def test_globs_that_the_shell_left_alone() -> None:
     assert only("none*.log").error == "no such file"
 
 
-@pytest.mark.parametrize("argument", ["missing.log", "d", "s", "/dev/null", "locked.log"])
+@pytest.mark.parametrize("argument", ["missing.log", "d", "s", "/dev/null", "locked.log", "n" * 5000])
 def test_what_cannot_be_read_keeps_its_place(argument: str) -> None:
     Path("d").mkdir()
     write("locked.log")
