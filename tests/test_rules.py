@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -197,3 +198,9 @@ def test_fixtures_are_complete(code: str) -> None:
     for name, row in files.items():
         needed = {"severity", "confidence", "hosts", "causes"} if row["verdict"] == "fail" else set()
         assert needed | {"verdict", "why"} <= set(row), name
+
+
+def test_the_readme_names_every_rule() -> None:
+    text = (FIXTURES.parent / "README.md").read_text(encoding="utf-8")
+    named = dict(re.findall(r"([A-Z]{2,3}\d{3}) ([a-z0-9-]+)(?=,| \|)", text))
+    assert named == {code: entry.rule.name for code, entry in ENTRIES.items()}
