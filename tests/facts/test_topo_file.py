@@ -58,8 +58,8 @@ def test_gpus_with_a_common_neighbour_reach_each_other() -> None:
 def test_a_skeleton_does_not_tell_of_nvlink() -> None:
     file = only("guest-file.xml")
     assert file.skeleton and file.matrix.nvlink_hidden
-    assert file.matrix.between("0001:00:00.0", "0101:00:00.0") == "PIX"
-    assert [sign.split(",")[0] for sign, _ in file.guest_signs] == ["GPU at 0001:00:00.0", "switch ffff:ff:01.0"]
+    assert file.matrix.between("0011:00:00.0", "0111:00:00.0") == "PIX"
+    assert [sign.split(",")[0] for sign, _ in file.guest_signs] == ["GPU at 0011:00:00.0", "switch ffff:ff:01.0"]
     assert facts("guest-file.xml").nvlink is Answer.UNKNOWN
 
 
