@@ -97,16 +97,17 @@ def deaths(facts: Traffic) -> tuple[Death, ...]:
     with_records = {*facts["processes"].drop_nulls("pid").get_column("source")}
     for (source,), part in rows.head(_MOST_ROWS).partition_by("source", as_dict=True, maintain_order=True).items():
         said = list(_Reader(facts, seats, source in with_records).read(part.iter_rows(named=True)))
-        found += _believed(said, lines.get(source))
+        outlived = [one for one in said if one.death is None or one.death.sure or not _goes_on(facts, one)]
+        found += _believed(outlived, lines.get(source))
     return _told_by_launchers(found)
 
 
 class _Said(NamedTuple):
-    """A death as one line tells it, or a line beside it. traceback: one begins here."""
+    """A death as one line tells it, or a line beside it (None). proc: whose output the line is."""
 
     line: int
     death: Death | None
-    traceback: bool = False
+    proc: int
 
 
 class _Seats:
@@ -166,17 +167,17 @@ class _Reader:
                 self._open.pop(proc, None)
                 if not aside:
                     self._open[proc] = line
-                    yield _Said(line, None, traceback=True)
+                    yield _Said(line, None, proc)
             elif event == "python_error":
                 begun = self._open.pop(proc, None)
                 if row["rank_label"] or (begun is not None and line - begun <= _LONGEST_TRACEBACK):
-                    yield _Said(line, self._python(row))
+                    yield _Said(line, self._python(row), proc)
             elif death := self._other(row):
-                yield _Said(line, death)
+                yield _Said(line, death, proc)
         for proc, line in self._open.items():
             yield _Said(line, self._death({"proc": proc, "line": line, "source": self._source_of(proc)},
                                           "an exception of Python", Nature.OWN, "python",
-                                          sure=False, whole=False))  # fmt: skip
+                                          sure=False, whole=False), proc)  # fmt: skip
 
     def _source_of(self, proc: int) -> int:
         return int(self._facts["processes"].row(by_predicate=_is(proc), named=True)["source"])
@@ -333,6 +334,24 @@ class _Reader:
         where = self._facts.evidence(source, row["line"])
         machine = machine or self._seats.machines.get(proc) or ""
         return Death(what, nature, about, signal, rank, machine, sure, whole, source, where)
+
+
+def _goes_on(facts: Traffic, said: _Said) -> bool:
+    """Does everybody who may have printed this line (all of its label, or of the input) build up NCCL after it?"""
+    processes = facts["processes"].drop_nulls("pid")
+    who = facts["processes"].filter(_is(said.proc)).select("source", "task", "label_host")
+    fellows = processes.join(who, on=["source", "task", "label_host"], nulls_equal=True)
+    if fellows.height == 0 and who.get_column("task").item() is None:
+        fellows = processes.join(who, on="source")
+    last = fellows.join(_last_steps(facts), on="proc", how="left").get_column("line")
+    return len(last) > 0 and bool((last.fill_null(0) > said.line).all())
+
+
+@question
+def _last_steps(facts: Traffic) -> pl.DataFrame:
+    """`proc` and the last `line` of what a process prints on its way up."""
+    steps = ("interfaces", "networks", "inits", "rings", "edges", "connected", "channels")
+    return pl.concat([facts[name].select("proc", "line") for name in steps]).group_by("proc").agg(pl.col("line").max())
 
 
 def _believed(said: Sequence[_Said], lines: int | None) -> Iterator[Death]:

@@ -12,11 +12,12 @@ from ncclcheck.facts.question import question
 
 
 class NamedMachine(NamedTuple):
-    """GPUs of one machine, or of one list that names no machine (host is empty)."""
+    """GPUs of one machine, or of one list that names no machine (host is empty). ranks: those that the lines name."""
 
     host: str
     gpus: int
     names: tuple[str, ...]
+    ranks: tuple[int, ...]
     evidence: tuple[Evidence, ...]
 
 
@@ -26,11 +27,18 @@ def named_machines(facts: Printed) -> tuple[NamedMachine, ...]:
     rows = facts["gpu_names"].filter(pl.col("device").is_not_null())
     where = ["source", pl.col("host").fill_null("")]
     grouped = rows.group_by(where, maintain_order=True).agg(
-        pl.col("device").n_unique().alias("gpus"), pl.col("name").unique().sort(), pl.col("line").head(MAX_EVIDENCE)
+        pl.col("device").n_unique().alias("gpus"),
+        pl.col("name").unique().sort(),
+        pl.col("rank").drop_nulls().unique().sort(),
+        pl.col("line").head(MAX_EVIDENCE),
     )
     return tuple(
         NamedMachine(
-            row["host"], row["gpus"], tuple(row["name"]), tuple(facts.evidence(row["source"], n) for n in row["line"])
+            row["host"],
+            row["gpus"],
+            tuple(row["name"]),
+            tuple(row["rank"]),
+            tuple(facts.evidence(row["source"], n) for n in row["line"]),
         )
         for row in grouped.iter_rows(named=True)
     )

@@ -21,9 +21,10 @@ if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neith
 
 # Blocks that may hold a matrix (`GPU0`) or device names; the readers themselves make sure.
 _MATRIX = re.compile(rb"GPU[0-9]")
-_DEVICE_NAMES = re.compile(rb"#\s+Rank\s+\d|GPU \d+: ")
+# Two patterns, each with a first byte to look for: together they take eight times as long.
+_DEVICE_NAMES = (re.compile(rb"#\s+Rank\s+\d"), re.compile(rb"GPU \d+: "))
 # What begins a topology file or a piece of one.
-_XML = (b"<system", b"<graphs", b"<cpu ", b"<pci ", b"<gpu ", b"<graph ")
+_XML = re.compile(rb"<(?:system|graphs|(?:cpu|pci|gpu|graph) )")
 # A command this near the end of a block may print its table into the next one.
 _END_BYTES = 8192
 # Ray's note on a line that stands for those of other ranks.
@@ -89,7 +90,7 @@ class _OtherKinds:
         self._look_for_files(block, first_line)
         if _FOLDED in block:
             self._folded.add(source)
-        if _DEVICE_NAMES.search(block):
+        if any(pattern.search(block) for pattern in _DEVICE_NAMES):
             from ncclcheck.readers.device_names import find_device_names
 
             named = find_device_names(_lines(block, first_line))
@@ -122,7 +123,7 @@ class _OtherKinds:
 
     def _look_for_files(self, block: bytes, first_line: int) -> None:
         waiting = self._xml_reader is not None and self._xml_reader.is_waiting
-        if waiting or any(mark in block for mark in _XML):
+        if waiting or _XML.search(block):
             from ncclcheck.readers.topo_xml import XmlReader
 
             self._xml_reader = self._xml_reader or XmlReader()

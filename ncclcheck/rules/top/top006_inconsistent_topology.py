@@ -50,6 +50,7 @@ order of devices are not compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations
 from typing import TYPE_CHECKING
@@ -78,7 +79,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     found = [
         *_links(facts, estimator, machines),
         *_matrices(facts, estimator),
-        *_models(facts),
+        *_models(facts, estimator),
         *_nets(machines),
         *_slots(facts, machines),
     ]
@@ -159,31 +160,55 @@ def _links_of(matrix: Matrix) -> dict[str, int]:
     return {gpu: sum(matrix.links.get((gpu, peer), 0) for peer in matrix.gpus) for gpu in matrix.gpus}
 
 
-def _models(facts: Facts) -> Iterator[Finding]:
+def _models(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     """GPU models by host, as one tool lists them."""
     by_source: dict[str, list[NamedMachine]] = {}
     for one in named_machines(facts):
         if one.host and one.evidence:
             by_source.setdefault(one.evidence[0].path, []).append(one)
     for hosts in by_source.values():
-        kinds = sorted({one.names for one in hosts})
-        if len(kinds) < 2:
+        if not _one_list(hosts):
             continue
-        counts = {names: sum(one.names == names for one in hosts) for names in kinds}
-        normal = max(kinds, key=lambda names: counts[names])
-        odd = [one for one in hosts if one.names != normal]
-        other = next(one for one in hosts if one.names == normal)
+        names_of = _without_damage(hosts, estimator)
+        counts = Counter(names_of.values())
+        if len(counts) < 2:
+            continue
+        normal = max(sorted(counts), key=lambda names: counts[names])
+        odd = [one for one in hosts if names_of[one.host] != normal]
+        other = next(one for one in hosts if names_of[one.host] == normal)
         yield _finding(
             Severity.WARNING,
             Confidence.HIGH,
             f"GPU models differ: {listed([one.host for one in odd])} {'has' if len(odd) == 1 else 'have'}"
-            f" {listed(odd[0].names)}, {counted(counts[normal], 'other machine')} {listed(normal)}",
+            f" {listed(names_of[odd[0].host])}, {counted(counts[normal], 'other machine')} {listed(normal)}",
             "constrain the job to one model (Slurm --constraint, node labels in Kubernetes)",
             tuple(one.host for one in odd),
             (*(one.evidence[0] for one in odd[:3]), other.evidence[0]),
             no_number("the slower model sets the pace of the step, which is compute as well as communication"),
         )
         return
+
+
+def _one_list(hosts: list[NamedMachine]) -> bool:
+    """A rank that two hosts name is of two runs, which need not be on equal machines."""
+    ranks = [rank for one in hosts for rank in one.ranks]
+    return len(ranks) == len(set(ranks))
+
+
+def _without_damage(hosts: list[NamedMachine], estimator: Estimator) -> dict[str, tuple[str, ...]]:
+    """Names by host. A line that is cut, or that another one is glued to, gives the beginning of a name or more than
+    the name: it stands for the usual one, unless they are two models (L4, L40)."""
+    usual_first = [name for name, _ in Counter(sorted(name for one in hosts for name in one.names)).most_common()]
+
+    def whole(name: str) -> str:
+        return next(other for other in usual_first if other == name or _is_piece(name, other, estimator))
+
+    return {one.host: tuple(sorted({whole(name) for name in one.names})) for one in hosts}
+
+
+def _is_piece(one: str, other: str, estimator: Estimator) -> bool:
+    known, more = (set(estimator.hardware.classes_of_name(name)) for name in (one, other))
+    return (one.startswith(other) or other.startswith(one)) and not (known and more and known.isdisjoint(more))
 
 
 def _nets(machines: list[Inventory]) -> Iterator[Finding]:
