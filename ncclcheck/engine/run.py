@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ncclcheck.engine.links import link
+from ncclcheck.engine.links import in_stories, link
 from ncclcheck.engine.report import RuleVerdict, Warnings
 from ncclcheck.rules.model import Finding, NotEvaluated, Rule
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Evaluation(NamedTuple):
-    """verdicts: one per rule, in the order of the rules. findings: worst first. crashes: "CODE: Type at file:line"."""
+    """verdicts: one per rule, in their order. findings: worst story first. crashes: "CODE: Type at file:line"."""
 
     verdicts: tuple[RuleVerdict, ...]
     findings: tuple[Finding, ...]
@@ -43,7 +43,7 @@ def evaluate(facts: Facts, estimator: Estimator, rules: Iterable[Rule]) -> Evalu
         verdict = "fail" if found else "not_evaluated" if needs else "pass"
         verdicts.append(RuleVerdict(rule.code, rule.name, verdict, tuple(dict.fromkeys(needs))))
         findings += found
-    ordered = sorted(link(findings, rules), key=urgency)
+    ordered = in_stories(link(findings, rules), urgency)
     return Evaluation(tuple(verdicts), tuple(ordered), tuple(crashes))
 
 
@@ -64,7 +64,7 @@ def unexplained_warnings(facts: Facts, findings: Iterable[Finding]) -> Warnings 
     return Warnings(sum(failure.count for failure in left), left[0].evidence[0])
 
 
-def urgency(finding: Finding) -> tuple[int, bool, float]:
+def urgency(finding: Finding) -> tuple[float, ...]:
     """Sorts worst first: severity, then a job that stops, then the expected slowdown; equals keep their order."""
     slowdown = finding.estimate.slowdown.expected if finding.estimate is not None else 0.0
     return -finding.severity.rank, not stops_the_job(finding), -slowdown

@@ -1,10 +1,13 @@
-"""Findings as text: each with its proof, its number and its fix; consequences fold under their cause."""
+"""Findings as text: each with its proof, its number and its fix; consequences fold under their cause.
+
+An info is told in short, with one line of proof: it is no reason to lose sight of the others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ncclcheck.engine.links import share_a_host
+from ncclcheck.engine.links import parents_of
 from ncclcheck.estimate.types import Estimate
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.hosts import fold
@@ -15,6 +18,10 @@ from ncclcheck.rules.model import Confidence, Finding, Severity
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 _EVIDENCE_SHOWN = 3
 _EVIDENCE_LINES = 4
+_CONSEQUENCE_LINES = 2
+_INFO_EVIDENCE_LINES = 2
+# Under this no measurement tells the difference.
+_SLOWER = 1.05
 
 
 def write_findings(page: Page, findings: Sequence[Finding], verbose: bool) -> None:
@@ -28,28 +35,10 @@ def write_findings(page: Page, findings: Sequence[Finding], verbose: bool) -> No
         page.gap()
 
 
-def write_evidence(page: Page, item: Evidence, verbose: bool) -> None:
+def write_evidence(page: Page, item: Evidence, verbose: bool, lines: int = _EVIDENCE_LINES) -> None:
     """Where a line is, and what it says."""
-    at_most = None if verbose else _EVIDENCE_LINES
+    at_most = None if verbose else lines
     page.line((f"{item.path}:{item.line}: ", "cyan"), item.text.strip(), indent=4, hang=2, at_most=at_most)
-
-
-def parents_of(findings: Sequence[Finding]) -> dict[int, int]:
-    """For each finding that a shown one explains, the number of that one: on a common host if there is one, and the
-    first of a chain before those that follow from it. No circles: each chain ends at a root."""
-    hosts = [frozenset(finding.subject.get("hosts", ())) for finding in findings]
-    parents: dict[int, int] = {}
-    for number, finding in enumerate(findings):
-        candidates = [other for other, candidate in enumerate(findings) if candidate.code in finding.causes]
-        candidates.sort(key=lambda at: (not share_a_host(hosts[number], hosts[at]), bool(findings[at].causes)))
-        for other in candidates:
-            ancestor: int | None = other
-            while ancestor is not None and ancestor != number:
-                ancestor = parents.get(ancestor)
-            if ancestor is None:
-                parents[number] = other
-                break
-    return parents
 
 
 def _write_finding(page: Page, finding: Finding, verbose: bool) -> None:
@@ -65,9 +54,16 @@ def _write_finding(page: Page, finding: Finding, verbose: bool) -> None:
         at_most=None if verbose else 3,
     )
     page.line(finding.message, indent=2)
-    for item in finding.evidence[:_EVIDENCE_SHOWN]:
-        write_evidence(page, item, verbose)
-    _write_numbers(page, finding, verbose)
+    proof = tuple(dict.fromkeys(finding.evidence))
+    if finding.severity is Severity.INFO and not verbose:
+        for item in proof[:1]:
+            write_evidence(page, item, verbose, _INFO_EVIDENCE_LINES)
+        if finding.estimate is not None and _tells(finding.estimate):
+            page.labelled("number", f"all_reduce {_expected(finding.estimate)}")
+    else:
+        for item in proof[:_EVIDENCE_SHOWN]:
+            write_evidence(page, item, verbose)
+        _write_numbers(page, finding, verbose)
     if finding.causes and verbose:
         page.labelled("cause", ", ".join(finding.causes))
     _write_fix(page, finding.fix)
@@ -89,7 +85,7 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool) -> None:
             page.line("inputs " + "; ".join(f"{k} = {v}" for k, v in estimate.inputs.items()), indent=9, hang=2)
     if finding.cost is not None and not (seconds_shown and finding.cost.unit.startswith("s per gradient sync")):
         page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}")
-    if estimate is None and (verbose or finding.cost is None) and (verbose or finding.severity is not Severity.INFO):
+    if estimate is None and (verbose or finding.cost is None):
         page.labelled("number", f"none: {finding.no_estimate_because or 'no reason given'}")
 
 
@@ -107,13 +103,14 @@ def _write_consequences(
         if parents.get(at) != cause:
             continue
         estimate = finding.estimate
-        number = "" if estimate is None else f"{_expected(estimate)}; "
+        number = f"{_expected(estimate)}; " if estimate is not None and _tells(estimate) else ""
         page.line(
             ("then   ", "dim"),
             (finding.severity.value, _STYLES[finding.severity]),
             f" {finding.code} {finding.name}: {number}{finding.message}",
             indent=2 + 2 * min(depth, 8),
-            at_most=1,
+            hang=7,
+            at_most=_CONSEQUENCE_LINES,
         )
         _write_consequences(page, findings, parents, at, depth + 1)
 
@@ -127,6 +124,10 @@ def _expected(estimate: Estimate) -> str:
     numbers = (estimate.healthy.expected, estimate.actual.expected, estimate.slowdown.expected)
     healthy, actual, slowdown = map(two_digits, numbers)
     return f"{healthy} -> {actual} GB/s, {slowdown}x slower"
+
+
+def _tells(estimate: Estimate) -> bool:
+    return estimate.slowdown.high >= _SLOWER
 
 
 def _slower(estimate: Estimate) -> str:

@@ -59,8 +59,18 @@ class Page:
         rows += [Text.assemble(" " * (indent + hang), line) for line in wrapped[1:]]
         if at_most is not None and len(rows) > at_most:
             rows = rows[:at_most]
-            rows[-1].truncate(self.width - 4)
+            _shorten(rows[-1], self.width - 4)
             rows[-1].append(" ...")
         for row in rows:
             row.rstrip()
             self._console.print(row, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
+
+
+def _shorten(row: Text, width: int) -> None:
+    """To that width, at the end of a word if there is one in the last half."""
+    whole = row.plain
+    row.truncate(width)
+    kept = len(row.plain)
+    end = row.plain.rfind(" ")
+    if whole[kept : kept + 1].strip() and end > width // 2:
+        row.right_crop(kept - end)

@@ -10,6 +10,8 @@ from ncclcheck.report.numbers import counted
 from ncclcheck.report.page import Page
 from ncclcheck.report.style import Style
 
+# So many codes are read; more are counted.
+_CODES_SHOWN = 8
 # What shows nearly all that rules ask for.
 RERUN = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH"
 
@@ -40,20 +42,32 @@ def _write_coverage(page: Page, report: Report, verbose: bool) -> None:
         page.line((line, "bold"))
         return
     if not verbose:
-        still_open = " ".join(sorted(code for codes in questions.values() for code in codes))
-        page.line((line, "bold"), f" ({still_open}): {_advice(questions)}", hang=2)
+        page.line((line, "bold"), f"{_codes(_still_open(questions))}: {_advice(questions, report)}", hang=2)
         return
     page.line((line, "bold"), ":")
     for need, codes in questions.items():
         page.line(f"{' '.join(codes)}: {need or 'no reason given'}", indent=2, hang=2)
 
 
-def _advice(questions: dict[str, list[str]]) -> str:
-    """One question in full; of several, those that a rerun with more lines would settle."""
+def _advice(questions: dict[str, list[str]], report: Report) -> str:
+    """One question in full; of several, those that a rerun with more lines would settle, if no fix says so already."""
     if len(questions) == 1:
         return next(iter(questions)) or "no reason given"
+    every = _still_open(questions)
     settled = {code for need, codes in questions.items() if "NCCL_DEBUG" in need or "INFO" in need for code in codes}
-    every = settled == {code for codes in questions.values() for code in codes}
-    those = "" if every else f" for {' '.join(sorted(settled))}"
-    rerun = f"rerun with {RERUN}{those}; " if settled else ""
-    return f"{rerun}-v tells what each needs"
+    if not settled or any(RERUN in finding.fix for finding in report.findings):
+        return "-v tells what each needs"
+    which = "" if len(settled) == len(every) else f" for {_these(sorted(settled))}"
+    return f"rerun with {RERUN}{which}; -v tells what each needs"
+
+
+def _still_open(questions: dict[str, list[str]]) -> list[str]:
+    return sorted({code for codes in questions.values() for code in codes})
+
+
+def _codes(codes: list[str]) -> str:
+    return f" ({' '.join(codes)})" if len(codes) <= _CODES_SHOWN else ""
+
+
+def _these(codes: list[str]) -> str:
+    return " ".join(codes) if len(codes) <= _CODES_SHOWN else f"{len(codes)} of them"

@@ -60,6 +60,17 @@ def test_order(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
     assert [f.code for f in result.findings] == ["STOPS", "SLOWER", "SLOW", "NONE1", "NONE2", "WARN", "INFO"]
 
 
+def test_a_cause_stands_before_its_consequences_and_is_as_urgent(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
+    rules = [
+        make_rule("A1", make_finding("A1", ("a",), severity=Severity.ERROR), caused_by=("B1",)),
+        make_rule("B1", make_finding("B1", ("a",), severity=Severity.INFO), caused_by=("C1",)),
+        make_rule("C1", make_finding("C1", ("a",), severity=Severity.WARNING)),
+        make_rule("D1", make_finding("D1", ("z",), severity=Severity.WARNING)),
+        make_rule("E1", make_finding("E1", ("z",), severity=Severity.ERROR)),
+    ]
+    assert [finding.code for finding in run(*rules).findings] == ["C1", "B1", "A1", "E1", "D1"]
+
+
 def test_causes_need_a_common_host(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
     rules = [
         make_rule("NET001", make_finding("NET001", ("a", "b")), make_finding("NET001", ("z",)), caused_by=("IB001",)),

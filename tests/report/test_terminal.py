@@ -9,11 +9,14 @@ import pytest
 from report_samples import DEAD, EMPTY, NO_HCA, REPORT, SOCKETS
 from rich.cells import cell_len
 
-from ncclcheck.engine.report import Report, Warnings
+from ncclcheck.engine.links import parents_of
+from ncclcheck.engine.report import Report, RuleVerdict, Warnings
+from ncclcheck.estimate.types import Range
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.report.findings import parents_of
 from ncclcheck.report.formats import render
 from ncclcheck.report.style import Style
+from ncclcheck.report.terminal import RERUN
+from ncclcheck.rules.model import Severity
 
 WHOLE = """\
 input  run.log: 5210 lines, 4803 NCCL records, 3 not recognised, topo-matrix
@@ -34,7 +37,8 @@ ERROR IB001 no-hca  gpu-[001-064]  (medium confidence)
     run.log:12: gpu-001:4242:4301 [0] NCCL INFO NET/IB : No device found.
   number none: the consequence has it
   fix    ibv_devices
-  then   error NET001 socket-fallback: 360 -> 2.5 GB/s, 150x slower; All tra ...
+  then   error NET001 socket-fallback: 360 -> 2.5 GB/s, 150x slower; All traffic
+         between the 64 machines goes over TCP sockets, because NCCL found ...
 
 WARNING RUN007 rank-missing  (low confidence)
   Rank 3 never arrived.
@@ -68,6 +72,15 @@ VERBOSE_ONLY = """\
          formula min(node, 8 x 50)
          inputs NICs = 8 of 400 Gb/s (log)
   cause  IB001
+"""
+
+SHORT = """\
+INFO NET001 socket-fallback  gpu-[001-064]
+  All traffic between the 64 machines goes over TCP sockets, because NCCL found
+  no InfiniBand device.
+    run.log:12: gpu-001:4242:4301 [0] NCCL INFO NET/IB : No device found.
+  number all_reduce 360 -> 2.5 GB/s, 150x slower
+  fix    pass the devices into the container:
 """
 
 FIX = """\
@@ -110,6 +123,35 @@ def test_colour_changes_no_word() -> None:
     assert "\x1b[1;31mERROR\x1b[0m" in colourful
     assert re.sub(r"\x1b\[[0-9;]*m", "", colourful) == WHOLE
     assert "\x1b" not in WHOLE
+
+
+def test_an_info_is_short() -> None:
+    info = replace(SOCKETS, severity=Severity.INFO, causes=(), evidence=SOCKETS.evidence[:1] * 2)
+    assert SHORT in show(replace(REPORT, findings=(info,)))
+
+
+def test_a_number_that_nobody_can_measure_is_left_out() -> None:
+    assert SOCKETS.estimate is not None
+    same = replace(SOCKETS.estimate, slowdown=Range(1.0, 1.01, 1.02))
+    info = replace(SOCKETS, severity=Severity.INFO, causes=(), estimate=same)
+    assert "number" not in show(replace(REPORT, findings=(info,)))
+
+
+def test_a_line_that_proves_twice_is_shown_once() -> None:
+    twice = replace(SOCKETS, causes=(), evidence=SOCKETS.evidence[:1] * 2)
+    assert show(replace(REPORT, findings=(twice,))).count("run.log:12:") == 1
+
+
+def test_many_open_rules_are_counted() -> None:
+    needs = ("rerun with NCCL_DEBUG=INFO", "a matrix")
+    rules = tuple(RuleVerdict(f"NET{i:03d}", "n", "not_evaluated", needs[i % 3 == 0 :][:1]) for i in range(12))
+    report = replace(REPORT, rules=rules, findings=())
+    text = " ".join(show(report).split())
+    assert "NET001" not in text
+    assert "12 not evaluated: rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=" in text
+    assert "GRAPH for 8 of them; -v" in text
+    advised = replace(DEAD, fix=f"rerun with {RERUN}")
+    assert show(replace(report, findings=(advised,))).count("GRAPH") == 1
 
 
 def test_nothing_to_tell() -> None:
