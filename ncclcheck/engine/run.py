@@ -12,6 +12,7 @@ from ncclcheck.rules.model import Finding, NotEvaluated, Rule
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.seen import Failure
 
 
 class Evaluation(NamedTuple):
@@ -54,7 +55,7 @@ def unexplained_warnings(facts: Facts, findings: Iterable[Finding]) -> Warnings 
     if any(stops_the_job(finding) for finding in findings):
         return None
     quoted = {evidence for finding in findings for evidence in finding.evidence}
-    warned = [failure for failure in facts.failures() if failure.level == "WARN"]
+    warned = [one for one in facts.failures() if one.level == "WARN" and not is_harmless(one)]
     explained = {failure.category for failure in warned if quoted.intersection(failure.evidence)} - {"warn"}
     left = [
         failure for failure in warned if failure.category not in explained and not quoted.intersection(failure.evidence)
@@ -62,6 +63,11 @@ def unexplained_warnings(facts: Facts, findings: Iterable[Finding]) -> Warnings 
     if not left:
         return None
     return Warnings(sum(failure.count for failure in left), left[0].evidence[0])
+
+
+def is_harmless(failure: Failure) -> bool:
+    """The second process of a machine cannot take the port of the RAS service, and needs none."""
+    return failure.fields.get("src_file", "").startswith("ras/") and "bind" in failure.fields.get("call", "")
 
 
 def urgency(finding: Finding) -> tuple[float, ...]:

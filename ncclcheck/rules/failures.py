@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 # Faults that stop a job by themselves, on whatever host; ranks elsewhere fall with it.
 STOPPERS = (
-    "HST001", "HST002", "HST003", "HST004", "HST005", "HST006", "IB006", "IB007", "IB008", "IB010", "NET002", "NET004",
-    "NVL003", "NVL004", "RUN001", "RUN002", "RUN007",
+    "ENV004", "HST001", "HST002", "HST003", "HST004", "HST005", "HST006", "IB006", "IB007", "IB008", "IB010",
+    "NET002", "NET003", "NET004", "NVL003", "NVL004", "RUN001", "RUN002", "RUN007",
 )  # fmt: skip
 _MOST_RANKS = 6
 

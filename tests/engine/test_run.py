@@ -111,3 +111,9 @@ def test_warnings_left_over(make_finding) -> None:  # type: ignore[no-untyped-de
     assert unexplained_warnings(facts, [quoting]) == Warnings(3, Evidence("run.log", 2, ""))
     assert unexplained_warnings(facts, [quoting, make_finding("B1", cost="GPU-hours until noticed")]) is None
     assert unexplained_warnings(facts, []) == Warnings(6, Evidence("run.log", 1, ""))
+
+
+def test_a_port_that_the_ras_service_does_not_get_is_nothing_to_tell() -> None:
+    fields = {"src_file": "ras/client_support.cc", "call": "bind"}
+    facts: Any = SimpleNamespace(failures=lambda: (Failure("warn", "WARN", fields, (), 1, (Evidence("a", 1, ""),)),))
+    assert unexplained_warnings(facts, []) is None

@@ -144,12 +144,12 @@ def test_a_line_that_proves_twice_is_shown_once() -> None:
 
 def test_many_open_rules_are_counted() -> None:
     needs = ("rerun with NCCL_DEBUG=INFO", "a matrix")
-    rules = tuple(RuleVerdict(f"NET{i:03d}", "n", "not_evaluated", needs[i % 3 == 0 :][:1]) for i in range(12))
+    rules = tuple(RuleVerdict(f"NET{i:03d}", "n", "not_evaluated", needs[i % 3 == 0 :][:1]) for i in range(15))
     report = replace(REPORT, rules=rules, findings=())
     text = " ".join(show(report).split())
     assert "NET001" not in text
-    assert "12 not evaluated: rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=" in text
-    assert "GRAPH for 8 of them; -v" in text
+    assert "15 not evaluated: rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=" in text
+    assert "GRAPH for 10 of them; -v" in text
     advised = replace(DEAD, fix=f"rerun with {RERUN}")
     assert show(replace(report, findings=(advised,))).count("GRAPH") == 1
 

@@ -118,7 +118,7 @@ def _finding(found: list[_Obsolete]) -> Finding:
         RULE.name,
         Severity.INFO,
         Confidence.HIGH if all(one.sure for one in found) else Confidence.MEDIUM,
-        f"obsolete in this release: {listed(said, MOST_SHOWN)}",
+        f"Obsolete in this release: {listed(said, MOST_SHOWN)}",
         f"remove what has no effect{'; use ' + ', '.join(fixes[:MOST_SHOWN]) if fixes else ''}",
         hosts_and_names(settings),
         proof(settings),

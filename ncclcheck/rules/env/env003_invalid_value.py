@@ -206,7 +206,7 @@ def _finding(faults: list[_Fault], estimator: Estimator) -> Finding:
         RULE.name,
         Severity.ERROR if stops else Severity.WARNING,
         Confidence.HIGH if any(fault.sure for fault in faults) else Confidence.MEDIUM,
-        f"values that NCCL does not take as they are meant: {'; '.join(fault.says for fault in faults[:MOST_SHOWN])}"
+        f"Values that NCCL does not take as they are meant: {'; '.join(fault.says for fault in faults[:MOST_SHOWN])}"
         + (f"; and {len(faults) - MOST_SHOWN} more" if len(faults) > MOST_SHOWN else ""),
         "correct or unset " + ", ".join(dict.fromkeys(fault.name for fault in faults))
         + ", then check what NCCL prints as 'set by environment' (NCCL_DEBUG=INFO)",

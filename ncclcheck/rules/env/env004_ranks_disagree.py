@@ -84,7 +84,7 @@ def _must_agree(found: list[Disagreement]) -> Finding:
         RULE.name,
         Severity.ERROR,
         Confidence.HIGH if all(one.tied for one in found) else Confidence.MEDIUM,
-        f"ranks of one job disagree on {listed(values, 3)}: both ends of a connection must have the same value",
+        f"Ranks of one job disagree on {listed(values, 3)}: both ends of a connection must have the same value",
         _FIX,
         _subject(found),
         _proof(found),
@@ -102,7 +102,7 @@ def _may_differ(found: list[Disagreement]) -> Finding:
         RULE.name,
         Severity.INFO,
         Confidence.HIGH if all(one.tied for one in found) else Confidence.MEDIUM,
-        f"ranks of one job have different values of {listed(values, 3)}"
+        f"Ranks of one job have different values of {listed(values, 3)}"
         + (": pinned rank by rank" if pinned else ", which each host may have for itself"),
         f"nothing, if it is meant; else {_FIX}",
         _subject(found),

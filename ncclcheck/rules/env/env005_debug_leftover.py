@@ -416,7 +416,7 @@ def _information(found: list[_Leftover], profile: str, one_node: bool) -> Findin
         RULE.name,
         Severity.INFO,
         Confidence.HIGH if all(one.setting.in_force for one in found) else Confidence.MEDIUM,
-        f"settings that overrule NCCL or cost time{why}: {'; '.join(said[:MOST_SHOWN])}"
+        f"Settings that overrule NCCL or cost time{why}: {'; '.join(said[:MOST_SHOWN])}"
         + (f"; and {len(said) - MOST_SHOWN} more" if len(said) > MOST_SHOWN else ""),
         f"keep {listed([one.setting.name for one in found], MOST_SHOWN)} only where a measurement shows the gain",
         hosts_and_names([one.setting for one in found]),

@@ -116,7 +116,7 @@ def _without_network(facts: Facts, saying: list[Seen | Failure]) -> tuple[str, .
 def _finding(facts: Facts, estimator: Estimator, saying: list[Seen | Failure], machines: tuple[str, ...]) -> Finding:
     proof = [one for one in saying if not machines or {*one.machines} & {*machines}]
     library = not any(isinstance(one, Seen) for one in proof)
-    what = "libibverbs cannot be loaded" if library else "NCCL found no InfiniBand or RoCE device"
+    what = "NCCL could not load libibverbs" if library else "NCCL found no InfiniBand or RoCE device"
     severity, confidence, why = _weight(facts, estimator, machines)
     crosses = facts.crossing.answer is Answer.YES
     return Finding(
@@ -141,10 +141,10 @@ def _weight(facts: Facts, estimator: Estimator, machines: tuple[str, ...]) -> tu
     peers = [machine for machine in facts.nic_lists if machine not in machines]
     sign = rdma_expected(facts, estimator)
     if facts.crossing.answer is Answer.UNKNOWN:
-        if facts.rdma_signs:
+        if facts.rdma_signs and not ib_disabled(facts):
             why = f"RDMA was meant ({facts.rdma_signs[0].value}), but the number of machines is not in the input"
             return Severity.WARNING, Confidence.MEDIUM, why
-        return Severity.INFO, Confidence.LOW, "harmless on one machine, and the input does not tell how many there are"
+        return Severity.INFO, Confidence.LOW, "harmless unless data crosses machines, and the input does not tell"
     confidence = Confidence.HIGH if facts.crossing.confidence == "high" else Confidence.MEDIUM
     if peers:
         has = listed([nic.name for nic in facts.nic_lists[peers[0]]])

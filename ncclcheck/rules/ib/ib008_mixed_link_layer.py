@@ -82,7 +82,7 @@ _BROKEN = re.compile(
 )
 _FIX = (
     "NCCL_IB_HCA==<compute rails by whole name> on all machines (the first '=' asks for exact names), or"
-    " NCCL_IB_HCA=^={} to keep it out; ibdev2netdev and nvidia-smi topo -m show which are near GPUs"
+    " NCCL_IB_HCA=^={} to exclude; ibdev2netdev and nvidia-smi topo -m show which are near GPUs"
 )
 _NEEDS = "the list of net devices (`NET/IB : Using`, NCCL_DEBUG=INFO with INIT or NET)"
 
@@ -151,11 +151,12 @@ def _port_gbit(device: Hca) -> float:
 
 
 def _near_no_gpu(matrix: Matrix) -> tuple[Matrix, list[str]] | None:
-    """Adapters on no GPU's switch, where every GPU has another one on its own."""
-    gpus = matrix.known_gpus()
+    """Adapters on no GPU's switch, where every GPU has another one on its own. A row that is cut off may hold the
+    switch of the adapter."""
+    gpus = matrix.gpus
     if matrix.kind != "topo" or not gpus or any(matrix.best(gpu) not in NEAR for gpu in gpus):
         return None
-    far = [nic for nic in matrix.nics if all(matrix.between(gpu, nic) not in NEAR for gpu in gpus)]
+    far = [nic for nic in matrix.nics if all(matrix.between(gpu, nic) not in (*NEAR, None) for gpu in gpus)]
     return (matrix, [matrix.nic_names.get(nic, nic) for nic in far]) if far else None
 
 
@@ -172,7 +173,7 @@ def _front_end(matrix: Matrix, names: Sequence[str]) -> Finding:
         f" {'it' if one else 'them'}",
         _FIX.format(",".join(name for name in names if name not in matrix.nics) or "<their names>"),
         {"devices": tuple(names)},
-        tuple(matrix.lines[shown[name]] for name in names if shown[name] in matrix.lines)[:2],
+        tuple(dict.fromkeys(matrix.lines[shown[name]] for name in names if shown[name] in matrix.lines))[:2],
         **no_number("a device that carries nothing costs nothing"),
     )
 

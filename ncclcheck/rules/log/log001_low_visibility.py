@@ -73,10 +73,10 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     if not seen.log:
         yield NotEvaluated("an NCCL log")
     elif not seen.info:
-        yield _finding("the log holds no INFO lines of NCCL: what it decided about networks and GPUs is hidden")
+        yield _finding("The log holds no INFO lines of NCCL: what it decided about networks and GPUs is hidden")
     elif not seen.init:
         yield _finding(
-            "no INIT lines (NCCL_DEBUG_SUBSYS without INIT, or an excerpt): interfaces, networks and communicators are"
+            "No INIT lines (NCCL_DEBUG_SUBSYS without INIT, or an excerpt): interfaces, networks and communicators are"
             " not in the log"
         )
 

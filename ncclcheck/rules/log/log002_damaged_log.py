@@ -114,7 +114,7 @@ def _sentences(found: Damage) -> Iterator[str]:
         where = " where the input ends" if found.cut == found.at_end else ""
         cut = f"{found.cut} cut short{where}" if found.cut else ""
         yield (
-            f"damaged lines of NCCL: {listed([part for part in (torn, cut) if part])} (of"
+            f"Damaged lines of NCCL: {listed([part for part in (torn, cut) if part])} (of"
             f" {counted(found.records, 'record')}); what was lost there is in no count or comparison"
         )
     if found.joined or found.mended:

@@ -340,6 +340,7 @@ def _partitions(facts: Facts, interfaces: Sequence[Interface]) -> Iterator[Findi
             tuple(_lines(caught)[:4]),
             no_number("it costs nothing where both networks work"),
             (_VARIABLE,),
+            ("ENV007",),
         )
 
 
@@ -373,9 +374,12 @@ def _finding(
     evidence: tuple[Evidence, ...],
     numbers: Numbers,
     variable: tuple[str, ...] = (),
+    causes: tuple[str, ...] = (),
 ) -> Finding:
     subject = {"hosts": tuple(machines)} | ({"variable": variable} if variable else {})
-    return Finding(RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence, **numbers)
+    return Finding(
+        RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence, causes=causes, **numbers
+    )
 
 
 RULE = Rule(

@@ -76,7 +76,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     broken = facts.failures("p2p_nvlink_disabled")
     if broken:
         yield _finding(
-            "the driver reports peer access as disabled between GPUs that NVLink joins: NVLink or the fabric manager is"
+            "The driver reports peer access as disabled between GPUs that NVLink joins: NVLink or the fabric manager is"
             " not in order, and NCCL gives up",
             machines_of(broken),
             (),
@@ -132,7 +132,7 @@ def _short_of_model(machines: Sequence[LinkedMachine], facts: Facts, estimator: 
             continue
         names = listed(sorted({gpu.name for gpu in classes}))
         yield _finding(
-            f"all {len(machine.gpus)} GPUs{f' of {machine.machine}' if machine.machine else ''} have"
+            f"All {len(machine.gpus)} GPUs{f' of {machine.machine}' if machine.machine else ''} have"
             f" {_amount(machine.most, machine.unit)}, {names} is built with {min(known):g}",
             (machine.machine,) if machine.machine else (),
             tuple(gpu.name for gpu in machine.gpus[:8]),

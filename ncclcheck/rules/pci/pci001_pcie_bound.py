@@ -194,7 +194,7 @@ def _from_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator
             " pace of the former (the number compares it with a pair)"
         )
     else:
-        what = f"no NVLink between any two of {len(matrix.gpus)} GPUs ({', '.join(worst)})"
+        what = f"No NVLink between any two of {len(matrix.gpus)} GPUs ({', '.join(worst)})"
     healthy: dict[str, object] = {"nodes": 1, "intra": "nvlink" if joined or by_design is Answer.YES else "pcie-switch"}
     if joined:
         healthy["gpus_per_node"] = 2  # a pair, which NVLink joins

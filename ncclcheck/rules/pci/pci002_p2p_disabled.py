@@ -139,7 +139,7 @@ def _by_driver(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     named = bool(gpus.classes(facts, estimator))
     for kind, wording, sure in (
         ("p2p_unavailable", "CUDA cannot enable peer access", True),
-        ("p2p_disabled_pair", "the driver reports peer access as disabled", False),
+        ("p2p_disabled_pair", "The driver reports peer access as disabled", False),
     ):
         seen = facts.p2p_refused(kind)
         if seen:
@@ -158,7 +158,7 @@ def _by_driver(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     broken = facts.failures("p2p_nvlink_disabled")
     if broken:
         yield _finding(
-            "the driver reports peer access as disabled between GPUs that NVLink joins: a fault of the hardware or of"
+            "The driver reports peer access as disabled between GPUs that NVLink joins: a fault of the hardware or of"
             " the fabric manager, and NCCL gives up",
             machines_of(broken),
             evidence_of(broken),
@@ -203,7 +203,7 @@ def _by_matrix(facts: Facts, estimator: Estimator, limit: str | None) -> Iterato
             continue
         words = ", ".join(sorted({why for _, _, why in refused}))
         yield _finding(
-            f"the driver refuses peer access for {len(refused)} of {len(matrix.gpu_pairs())} GPU pairs ({words}):"
+            f"The driver refuses peer access for {len(refused)} of {len(matrix.gpu_pairs())} GPU pairs ({words}):"
             f" {listed([f'{a} and {b}' for a, b, _ in refused])}"
             + (": the GPU does not support it (GeForce driver)" if geforce else ""),
             (),

@@ -121,7 +121,7 @@ def _stalled_over_pcie(facts: Facts, estimator: Estimator) -> tuple[Evidence, ..
 def _stalled(lines: tuple[Evidence, ...], facts: Facts, estimator: Estimator) -> Finding:
     peers = [group for group in facts.edges if group.transport == "P2P" and group.scope == "inside"]
     return _finding(
-        f"the first collective on {place(machines_of(peers), 'the machine')} never finished, with all GPUs connected"
+        f"The first collective on {place(machines_of(peers), 'the machine')} never finished, with all GPUs connected"
         " over PCIe (P2P) and nothing else on record: so do ACS redirect and a translating IOMMU look",
         machines_of(peers),
         (*lines[:2], *evidence_of(peers, 2)),
@@ -143,7 +143,7 @@ def _memory_refused(refused: list[Completions], hints: list[Seen], facts: Facts,
     )
     what = "completion status 4, vendor error 81" if refused else "NCCL's hint at ACS"
     return _finding(
-        f"the NIC was refused access to memory on {place(machines, 'a machine')} ({what}): {why}",
+        f"The NIC was refused access to memory on {place(machines, 'a machine')} ({what}): {why}",
         machines,
         lines,
         _FIX_GUEST if guest else _FIX,
@@ -158,7 +158,7 @@ def _translating(facts: Facts, estimator: Estimator) -> Finding:
     guest = bool(facts.guest_signs) and not broken
     numbers = stopped(estimator) if broken else no_number("the hardware table has no AMD GPUs")
     return _finding(
-        f"the kernel command line of {place(machines_of(missing), 'a machine')} lacks"
+        f"The kernel command line of {place(machines_of(missing), 'a machine')} lacks"
         f" {listed(sorted({seen.value for seen in missing}))}: the IOMMU may translate what GPUs and NICs send each"
         " other" + (", and a GPU could not share its memory" if broken else ""),
         machines_of(missing),

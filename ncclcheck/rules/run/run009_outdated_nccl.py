@@ -162,7 +162,7 @@ def _mixed_cross_nic(facts: Facts) -> _Fault | None:
 def _finding(facts: Facts, faults: list[_Fault]) -> Finding:
     newest = max(fault.mended for fault in faults)
     surest = max(faults, key=lambda fault: ("low", "medium", "high").index(fault.confidence.value))
-    said = [f"{fault.symptom} (mended in {_text(fault.mended)})" for fault in faults]
+    said = [f"{fault.symptom}; mended in {_text(fault.mended)}" for fault in faults]
     return Finding(
         RULE.code,
         RULE.name,

@@ -164,8 +164,9 @@ def _fix(first: FirstDeath) -> str:
 
 
 def _causes(first: FirstDeath) -> tuple[str, ...]:
-    """A death with a reason of its own is a first cause, unless the error itself names what a rule explains."""
-    if first.nature is Nature.VICTIM:
+    """A death with a reason of its own is a first cause, unless the error itself names what a rule explains. One whose
+    reason is cut off may be of any error."""
+    if first.nature is Nature.VICTIM or not all(death.whole for death in first.deaths):
         return (*STOPPERS, "RUN005", "RUN003")
     if not all(death.whole for death in first.deaths):
         return STOPPERS

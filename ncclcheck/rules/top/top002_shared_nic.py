@@ -71,6 +71,7 @@ _FIX_DESIGN = (
     "nothing, if the machine has no more; else ibstat (State: Active?) and NCCL_IB_HCA: list all compute rails or unset"
     " it"
 )
+_FIX_EFA = "nothing, if the instance type has no more (fi_info -p efa -t FI_EP_RDM lists them)"
 _FIX_IDLE = (
     "nvidia-smi topo -m (is the idle adapter near a GPU?), ibstat, NCCL_MAX_NCHANNELS; in virtual machines the topology"
     " file of the instance type"
@@ -96,7 +97,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         return
     machines = nic_sharing(facts)
     if machines:
-        yield from _by_load(estimator, machines)
+        yield from _by_load(estimator, machines, efa=kinds == {"efa"})
     elif not (lists and all(len(one.devices) >= one.ranks == 1 for one in lists)):
         yield NotEvaluated(_NEEDS)
 
@@ -120,7 +121,7 @@ def _single(estimator: Estimator, single: Sequence[Listing]) -> Finding:
     )
 
 
-def _by_load(estimator: Estimator, machines: Sequence[Sharing]) -> Iterator[Finding]:
+def _by_load(estimator: Estimator, machines: Sequence[Sharing], efa: bool) -> Iterator[Finding]:
     uneven = [one for one in machines if one.uneven]
     near = [one for one in uneven if one.near]
     unknown = [one for one in uneven if one.near is None]
@@ -130,7 +131,7 @@ def _by_load(estimator: Estimator, machines: Sequence[Sharing]) -> Iterator[Find
     elif fewer:
         yield _different(estimator, machines, fewer)
     elif all(len(one.load) < one.ranks for one in machines):
-        yield _even(estimator, machines)
+        yield _even(estimator, machines, efa)
 
 
 def _uneven(estimator: Estimator, machines: Sequence[Sharing]) -> Finding:
@@ -176,10 +177,11 @@ def _different(estimator: Estimator, machines: Sequence[Sharing], fewer: Sequenc
         names,
         evidence_of(fewer),
         compared(estimator, {"nics": most}, {"nics": least}),
+        ("IB004",),
     )
 
 
-def _even(estimator: Estimator, machines: Sequence[Sharing]) -> Finding:
+def _even(estimator: Estimator, machines: Sequence[Sharing], efa: bool) -> Finding:
     one = max(machines, key=lambda machine: machine.ranks / len(machine.load))
     share = one.ranks / len(one.load)
     used = len(one.load)
@@ -187,8 +189,8 @@ def _even(estimator: Estimator, machines: Sequence[Sharing]) -> Finding:
         Severity.INFO,
         Confidence.HIGH,
         f"{one.ranks} GPUs of a machine share {counted(used, 'net device')} ({share:g} each): a GPU has"
-        f" 1/{one.ranks} of what the machine puts on the network when all send (compared with a device per GPU)",
-        _FIX_DESIGN,
+        f" 1/{share:g} of a device when all send (compared with a device per GPU)",
+        _FIX_EFA if efa else _FIX_DESIGN,
         [machine.machine for machine in machines],
         evidence_of(machines),
         compared(estimator, {"nics": one.ranks}, {"nics": used}),
@@ -203,9 +205,12 @@ def _finding(
     hosts: Sequence[str],
     evidence: tuple[Evidence, ...],
     numbers: Numbers,
+    causes: tuple[str, ...] = (),
 ) -> Finding:
     subject = {"hosts": tuple(sorted(hosts))}
-    return Finding(RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence, **numbers)
+    return Finding(
+        RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence, causes=causes, **numbers
+    )
 
 
 RULE = Rule(
@@ -215,5 +220,5 @@ RULE = Rule(
     summary="Several GPUs of a machine share a net device, evenly by design or while another one idles",
     check=check,
     since="0.1.0",
-    caused_by=("IB002", "IB004", "IB006"),
+    caused_by=("IB002", "IB006", "TOP005"),
 )

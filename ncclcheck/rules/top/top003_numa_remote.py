@@ -158,7 +158,7 @@ def _by_graph(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
         split = far.numa_nodes > 2
         known = f"; the machine has {far.numa_nodes} NUMA nodes, so this may be one socket" if split else ""
         yield _finding(
-            f"the way from GPUs to the NICs that NCCL chose crosses NUMA nodes (SYS) on"
+            f"The way from GPUs to the NICs that NCCL chose crosses NUMA nodes (SYS) on"
             f" {place(far.machines, 'the job')}{known}",
             far.machines,
             far.evidence,

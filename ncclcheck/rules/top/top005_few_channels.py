@@ -63,6 +63,8 @@ _FIX = (
     "look for a limit (NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS, maxCTAs in the communicator's config, NCCL_GRAPH_FILE), then"
     " at NCCL's graph (NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH); NCCL_MIN_NCHANNELS={} shows what the devices can do"
 )
+# Settings that bind the number of channels.
+_LIMITS = ("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_GRAPH_FILE")
 _FIX_DIFFER = "the same environment, NCCL release and topology file on all hosts: compare NCCL_*CHANNELS and NCCL_*CTAS"
 
 
@@ -126,12 +128,13 @@ def _too_few(one: Channels, alike: int, facts: Facts, estimator: Estimator) -> F
         _FIX.format(one.devices),
         compared(estimator, {"nics": one.devices}, {"nics": one.devices, "channels": channels}),
         Severity.INFO if limited else Severity.WARNING,
+        ("ENV005",) if any(facts.settings(name) for name in _LIMITS) else (),
     )
 
 
 def _differing(one: Channels) -> Finding:
     return _finding(
-        f"ranks of one communicator have different numbers of channels: {listed([str(n) for n in one.counts], 6)}",
+        f"Ranks of one communicator have different numbers of channels: {listed([str(n) for n in one.counts], 6)}",
         one,
         _FIX_DIFFER,
         no_number("the model takes one number of channels for all ranks"),
@@ -139,9 +142,21 @@ def _differing(one: Channels) -> Finding:
     )
 
 
-def _finding(message: str, one: Channels, fix: str, numbers: Numbers, severity: Severity) -> Finding:
-    subject = {"hosts": one.machines}
-    return Finding(RULE.code, RULE.name, severity, Confidence.MEDIUM, message, fix, subject, one.evidence, **numbers)
+def _finding(
+    message: str, one: Channels, fix: str, numbers: Numbers, severity: Severity, causes: tuple[str, ...] = ()
+) -> Finding:
+    return Finding(
+        RULE.code,
+        RULE.name,
+        severity,
+        Confidence.MEDIUM,
+        message,
+        fix,
+        {"hosts": one.machines},
+        one.evidence,
+        causes=causes,
+        **numbers,
+    )
 
 
 RULE = Rule(

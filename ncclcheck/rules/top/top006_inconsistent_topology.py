@@ -226,6 +226,7 @@ def _nets(machines: list[Inventory]) -> Iterator[Finding]:
         tuple(one.machine for one in odd),
         tuple(one.evidence[0] for one in odd[:3]),
         no_number("the rule about devices has the number, where channels use them"),
+        ("IB004",),
     )
 
 
@@ -260,8 +261,12 @@ def _finding(
     hosts: tuple[str, ...],
     evidence: tuple[Evidence, ...],
     numbers: Numbers,
+    causes: tuple[str, ...] = (),
 ) -> Finding:
-    return Finding(RULE.code, RULE.name, severity, confidence, message, fix, {"hosts": hosts}, evidence, **numbers)
+    subject = {"hosts": hosts}
+    return Finding(
+        RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence, causes=causes, **numbers
+    )
 
 
 RULE = Rule(

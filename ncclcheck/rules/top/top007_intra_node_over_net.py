@@ -109,7 +109,7 @@ def _split(cases: list[Inside], facts: Facts, estimator: Estimator) -> Finding:
     where = place(machines[:1], "one machine")
     over = f"talk over {listed(case.networks)}" if case.networks else "are joined by the network only"
     nodes = "several nodes" if case.local_ranks is None else f"nodes of {counted(case.local_ranks, 'rank')}"
-    message = f"the {case.ranks} ranks on {where} {over}, because NCCL takes them for {nodes}: {cause}"
+    message = f"The {case.ranks} ranks on {where} {over}, because NCCL takes them for {nodes}: {cause}"
     return Finding(
         code=RULE.code,
         name=RULE.name,
@@ -163,7 +163,7 @@ def _chosen(cases: list[Inside]) -> Finding:
         name=RULE.name,
         severity=Severity.INFO,
         confidence=Confidence.MEDIUM,
-        message=f"some of the {case.ranks} GPUs of {place(case.machines[:1], 'one machine')} talk over"
+        message=f"Some of the {case.ranks} GPUs of {place(case.machines[:1], 'one machine')} talk over"
         f" {listed(case.networks)} although NCCL counts them as one node: it rates near NICs above PCIe",
         fix="nothing to do where NICs are near; NCCL_NET_DISABLE_INTRA=1 forbids it, to compare",
         subject={"hosts": tuple(sorted({machine for one in cases for machine in one.machines}))},

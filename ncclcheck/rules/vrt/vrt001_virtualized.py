@@ -98,7 +98,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     flat = [matrix for matrix in facts.matrices if matrix.kind == "topo" and _is_flat(matrix)]
     for matrix in flat:
         yield _finding(
-            f"all paths of {len(matrix.gpus)} GPUs and {len(matrix.nics)} NICs are PHB on one NUMA node: the flat"
+            f"All paths of {len(matrix.gpus)} GPUs and {len(matrix.nics)} NICs are PHB on one NUMA node: the flat"
             " topology of a virtual machine, which hides what is near",
             Severity.WARNING,
             Confidence.MEDIUM,
@@ -126,7 +126,8 @@ def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Fi
         symptoms.append("the topology that NCCL dumped has emulated PCI bridges")
     if any(file.is_flat for file in dumps):
         symptoms.append("the topology that NCCL dumped is flat: no PCI switch tells which NIC is near")
-    message = f"the job runs in virtual machines ({signs[0].value})"
+    where = "The job runs in virtual machines" if facts.visibility.log else "This is the topology of a virtual machine"
+    message = f"{where} ({signs[0].value})"
     message += f", and {' and '.join(symptoms)}" if symptoms else "; nothing that NCCL needs seems to be missing"
     # a topology file or an instance name speaks of a guest; emulated bridges and VMBUS are one
     sure = bool(facts.emulated_bridges or any(file.emulated_bridges for file in dumps)) or any(
