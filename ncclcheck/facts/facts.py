@@ -86,7 +86,8 @@ class Facts(Traffic):
 
     @cached_property
     def rdma_signs(self) -> tuple[Seen, ...]:
-        """Whatever shows that the job has, or means to have, RDMA: value says what."""
+        """Whatever shows that the job has, or means to have, RDMA: value says what. (That libibverbs cannot be loaded
+        shows nothing: NCCL tries it in every container.)"""
         signs = [Seen(f"network {seen.value}", seen.machines, seen.evidence, seen.count)
                  for seen in self.networks if networks.kind(seen.value) in networks.RDMA]  # fmt: skip
         listed = self["nics"].select("proc", "source", "line", value=pl.format("device {}", "name"))
@@ -111,8 +112,6 @@ class Facts(Traffic):
                        failure.evidence, failure.count) for failure in self.failures("ib_open_failed")]  # fmt: skip
         signs += [Seen("a verbs device without its driver", seen.machines, seen.evidence, seen.count)
                   for seen in self.notes("verbs_driver_missing") if "/infiniband_verbs/" in seen.value]  # fmt: skip
-        signs += [Seen("libibverbs, which failed to load", failure.machines, failure.evidence, failure.count)
-                  for failure in self.failures("ib_library_missing")]  # fmt: skip
         return tuple(signs)
 
     @cached_property

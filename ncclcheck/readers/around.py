@@ -16,11 +16,13 @@ EVENTS = (
     "elastic_host", "elastic_rank", "elastic_exit", "elastic_closing", "elastic_signalled", "srun_error",
     "slurm_cancelled", "slurm_oom", "mpi_noticed", "mpi_process", "mpi_exit", "mpi_abort", "hydra_process",
     "hydra_exit", "deepspeed_exit", "horovod_exit", "spawn_ended", "ray_worker_died", "kube_exit", "kube_oom",
-    "test_failed", "watchdog_timeout", "watchdog_abort", "watchdog_stuck",
+    "test_failed", "watchdog_timeout", "watchdog_cuda", "watchdog_abort", "watchdog_stuck",
 )  # fmt: skip
 
 # PyTorch puts this before what nobody caught.
 _RANK = r"\[[Rr]ank ?(\d{1,7})\][: ]*$"
+# The watchdog names it with the group: `[PG 0 (default_pg) Rank 12] Process group watchdog ...`, `[Rank 3] NCCL ...`.
+_WATCHED = r"[Rr]ank (\d{1,7})\] (?:Process group|NCCL) $"
 
 
 def around_rows(typed: Callable[[str], pl.DataFrame | None], heads: pl.Series) -> pl.DataFrame | None:
@@ -30,9 +32,14 @@ def around_rows(typed: Callable[[str], pl.DataFrame | None], heads: pl.Series) -
         frame = typed(event)
         if frame is None:
             continue
+        if event == "python_error":  # NCCL's word for its result ends like a name of Python's: ncclSystemError
+            before = heads.gather(frame.get_column("_head"))
+            frame = frame.filter(~before.str.ends_with("nccl"))
         columns = frame.columns
         names = [name for name in columns if name.startswith("exc_")]
         label = heads.gather(frame.get_column("_head")).str.extract(_RANK).cast(pl.Int64, strict=False)
+        if event == "watchdog_cuda":
+            label = heads.gather(frame.get_column("_head")).str.extract(_WATCHED).cast(pl.Int64, strict=False)
         rank = pl.coalesce(*(name for name in ("rank", "process") if name in columns), label)
         words = [name for name in ("signal_name", "limit_name") if name in columns]
         hosts = [name for name in ("hosts", "node_name") if name in columns]

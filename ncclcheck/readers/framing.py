@@ -38,7 +38,7 @@ _ORIGIN = re.compile(
     r":(?P<pid>\d{1,9}):(?P<tid>\d{1,9}) (?:\[(?P<device>-?\d+)\] )?"
     r"(?:<\d+> )?(?:(?P<file>[^\s:]+|[A-Za-z_][^\[\]]{0,300}\)):(?P<line>\d+) (?:\((?P<function>[^)]*)\) )?)?$"
 )
-_DEVICE_ONLY = re.compile(r"\[(?P<device>-?\d{1,9})\] $")
+_DEVICE_ONLY = re.compile(r"\[(?P<device>-?\d{1,9})\] (?:(?P<file>[^\s:]{1,255}):(?P<line>\d{1,9}) )?$")
 _TIME = re.compile(TIME)
 # Colours as text: the control character itself is gone from a block by now.
 _COLOUR = re.compile(r"(?:\x1b|ESC|\\(?:u001b|x1b|033))\[[0-9;]{0,16}m")
@@ -89,8 +89,14 @@ def parse_head(text: str) -> Head:
     found = _ORIGIN.search(text)
     if found is None:
         device = _DEVICE_ONLY.search(text)
-        before = text[: device.start()] if device else text
-        return Head(parse_label(before), device=int(device["device"]) if device else None)
+        if device is None:
+            return Head(parse_label(text))
+        return Head(
+            parse_label(text[: device.start()]),
+            device=int(device["device"]),
+            src_file=device["file"],
+            src_line=_small(device["line"]),
+        )
     return Head(
         label=parse_label(text[: found.start()]),
         host=found["host"],

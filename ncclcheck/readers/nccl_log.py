@@ -103,6 +103,7 @@ _FAILURES: dict[str, dict[str, str]] = {
     "warn": {"message": "text"},
     "cuda_failure": {},
     "cuda_ipc_failed": {},
+    "alloc_failed": {"allocation": "call"},
     "topo_file_missing": {"xml_kind": "call"},
     "topo_file_bad": {},
     "nvls_bind_failed": {"cuda_text": "error"},

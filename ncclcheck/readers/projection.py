@@ -21,6 +21,7 @@ import polars as pl
 from ncclcheck.readers import framing
 from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask, mask_pattern, slot_kinds
+from ncclcheck.readers.last_errors import with_last_errors
 from ncclcheck.readers.mending import TORN, Found, Mender
 
 # Keep memory bounded when a hostile input makes every line a shape of its own.
@@ -92,7 +93,7 @@ class Projection:
     def read(self, pieces: Sequence[Piece]) -> Block:
         """Project pieces of inputs, in order: many small ones cost as much as one large."""
         result = Block([(piece.source, piece.lines) for piece in pieces])
-        records, result.damage = _records(pieces, self._marks, self._knows)
+        records, result.damage = _records(pieces, self._marks, self._knows, self._repeated)
         if records.height == 0:
             return result
         records = (
@@ -168,7 +169,16 @@ class Projection:
 
     def _knows(self, message: str) -> bool:
         """Is it a record that some event matches?"""
-        return self._reading(mask(message[:_LONGEST_MESSAGE])) is not None
+        return self._event(message) is not None
+
+    def _repeated(self, block: bytes) -> bytes:
+        """The block, with what PyTorch repeats of NCCL marked as NCCL's."""
+        return with_last_errors(block, self._event, self._parser.marks)
+
+    def _event(self, message: str) -> str | None:
+        """The event that the message is."""
+        reading = self._reading(mask(message[:_LONGEST_MESSAGE]))
+        return reading.event if reading else None
 
     def _reading(self, shape: str) -> ShapeReading | None:
         try:
@@ -221,12 +231,15 @@ _BEFORE_HEADS = {
 
 
 def _records(
-    pieces: Sequence[Piece], around: Sequence[str], knows: Callable[[str], bool]
+    pieces: Sequence[Piece],
+    around: Sequence[str],
+    knows: Callable[[str], bool],
+    repeated: Callable[[bytes], bytes],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All NCCL records of some pieces, and the lines that hold one of the phrases `around`: the columns of
     `_BEFORE_HEADS`. And the lines in which several writers met: the columns of `DAMAGE`."""
     text = pl.col("text")
-    block = decode(_joined([piece.block for piece in pieces]))
+    block = repeated(decode(_joined([piece.block for piece in pieces])))
     lines = (
         pl.scan_lines(block, name="text", row_index_name="_line")
         .filter(text.str.contains_any([*framing.MARKS, *around]))

@@ -58,12 +58,13 @@ that is the default, is not reported. A maximum above the channel count in use d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.channels import channel_counts, usable
-from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.settings import Setting, set_to, settings_of
 from ncclcheck.facts.variables import choice, variables
 from ncclcheck.rules.common import compared, is_on, listed, no_number, place, stopped
@@ -75,6 +76,8 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
     from ncclcheck.rules.common import Numbers
 
+# NCCL's own words for the reason, from 2.24.3 on.
+_TOLD = re.compile(r"(?P<name>NCCL_(?:ALGO|PROTO)) was set to (?P<value>[^\s]+?)\.?(?:\s|$)")
 # A slowdown below this is not worth a warning: the model's own ranges are wider.
 _WORTH_A_WARNING = 1.05
 _DEFAULT_BUFFER = 4 << 20
@@ -93,17 +96,16 @@ _Check = Callable[["Facts", "Estimator", Setting], "_Leftover | None"]
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    if not settings_of(facts):
-        yield NotEvaluated(NEEDS_SETTINGS)
-        return
     dead = _no_algorithm(facts, estimator)
     if dead is not None:
         yield dead
+    elif not settings_of(facts):
+        yield NotEvaluated(NEEDS_SETTINGS)
     profile = vendor_profile(facts)
     costly: list[_Leftover] = []
     others: list[_Leftover] = []
     for leftover in _leftovers(facts, estimator):
-        if dead is not None and leftover.setting.name in dead.subject["variable"]:
+        if dead is not None and leftover.setting.name in dead.subject.get("variable", ()):
             continue
         of_profile = profile and leftover.setting.name not in _NEVER_PRINTED
         quiet = of_profile or not leftover.binds or not _proven(leftover.setting) or _single_node(facts, leftover)
@@ -361,14 +363,33 @@ def _number(value: str) -> int | None:
 
 
 def _no_algorithm(facts: Facts, estimator: Estimator) -> Finding | None:
-    """NCCL has nothing left for a collective, and a list that was set is the reason."""
+    """NCCL has nothing left for a collective; a list that was set is the reason."""
     failed = facts.failures("algo_unavailable") or tuple(
         failure for failure in facts.failures("warn")
         if "o algorithm/protocol available" in failure.fields.get("text", "")
     )  # fmt: skip
     lists = [setting for name in ("NCCL_ALGO", "NCCL_PROTO") for setting in set_to(facts, name)]
-    if not failed or not lists:
+    if not failed:
         return None
+    if not lists:
+        told = [found for failure in failed if (found := _TOLD.search(failure.fields.get("text", "")))]
+        why = (
+            f"NCCL itself names {told[0]['name']}={told[0]['value']}"
+            if told
+            else "a list in NCCL_ALGO or NCCL_PROTO would be the usual reason, and the input shows none"
+        )
+        return Finding(
+            RULE.code,
+            RULE.name,
+            Severity.ERROR,
+            Confidence.HIGH if told else Confidence.LOW,
+            f"NCCL found no algorithm and protocol for a collective, and the call failed; {why}",
+            "env | grep -E 'NCCL_(ALGO|PROTO)' on every host, and /etc/nccl.conf, ~/.nccl.conf (NCCL_DEBUG=INFO with"
+            " ENV prints what is set); if nothing is set, a newer NCCL",
+            {"hosts": machines_of(failed)},
+            evidence_of(failed),
+            **stopped(estimator),
+        )
     return Finding(
         RULE.code,
         RULE.name,

@@ -71,6 +71,9 @@ _FIX_SIZE = (
     " on the host: df -h /dev/shm, rm /dev/shm/nccl-* when nothing runs"
 )
 _FIX_SHARE = "let the ranks of a machine share one /dev/shm: one pod or container, or --ipc=host on each"
+_FIX_CUDA = (
+    "docker run --ipc=host --ulimit memlock=-1 (ulimit -l unlimited); NCCL_SHM_DISABLE=1 or another driver to test"
+)
 _FIX_RIGHTS = "ls -ld /dev/shm must show drwxrwxrwt; ulimit -l unlimited"
 _NEEDS = "channel lines or 'Connected all rings': no segment has been made where the input ends"
 
@@ -78,7 +81,7 @@ _NEEDS = "channel lines or 'Connected all rings': no segment has been made where
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     failed = [failure for failure in facts.failures(*_CATEGORIES) if _is_shm(failure)]
     if failed:
-        yield _finding(estimator, failed)
+        yield _finding(estimator, failed, _refused_by_cuda(facts))
     elif not facts.edges and not facts.rings_connected:
         yield NotEvaluated(_NEEDS)
 
@@ -93,9 +96,23 @@ def _is_shm(failure: Failure) -> bool:
     return _FULL in space and ("/dev/shm" in text or call in ("posix_fallocate", "fallocate", "ftruncate"))
 
 
-def _finding(estimator: Estimator, failed: list[Failure]) -> Finding:
+def _refused_by_cuda(facts: Facts) -> list[Failure]:
+    """Calls of CUDA that failed on a segment: it is there, and the driver does not take it."""
+    return [
+        failure
+        for failure in facts.failures("cuda_failure")
+        if failure.fields.get("src_file", "").rpartition("/")[2] in ("shmutils.cc", "shmutils.h", "shm.h")
+    ]
+
+
+def _finding(estimator: Estimator, failed: list[Failure], refused: list[Failure]) -> Finding:
     machines = machines_of(failed)
-    what, fix = _what(failed)
+    errors = sorted({failure.fields.get("error", "") for failure in refused})
+    extended = any(failure.category == "shm_extend_failed" for failure in failed)
+    if errors and not extended:
+        what, fix = f"give its segments in /dev/shm to CUDA, which refuses them ({', '.join(errors)})", _FIX_CUDA
+    else:
+        what, fix = _what(failed)
     return Finding(
         RULE.code,
         RULE.name,
@@ -104,7 +121,7 @@ def _finding(estimator: Estimator, failed: list[Failure]) -> Finding:
         f"NCCL on {place(machines, 'a machine')} could not {what}",
         fix,
         {"hosts": machines},
-        evidence_of(failed),
+        evidence_of([*failed, *refused]),
         **stopped(estimator),
     )
 
@@ -118,8 +135,10 @@ def _what(failed: list[Failure]) -> tuple[str, str]:
         return f"attach to a segment in /dev/shm that another rank made{error}", _FIX_SHARE
     if errors and _FULL not in errors:
         return f"make its segments in /dev/shm ({', '.join(sorted(errors))})", f"{_FIX_RIGHTS}; {_FIX_SIZE}"
-    full = f" ({_FULL})" if _FULL in errors else ""
-    return f"get its segments in /dev/shm: the file system is full or too small{full}", _FIX_SIZE
+    if _FULL in errors:
+        return f"get its segments in /dev/shm: the file system is full or too small ({_FULL})", _FIX_SIZE
+    usually = "" if any(failure.category == "shm_extend_failed" for failure in failed) else "usually "
+    return f"get its segments in /dev/shm: {usually}the file system is full or too small", _FIX_SIZE
 
 
 RULE = Rule(

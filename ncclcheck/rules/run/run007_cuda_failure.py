@@ -3,7 +3,9 @@
 ## What it finds
 
 `NCCL WARN Cuda failure 'text'` (runtime calls) and `Cuda failure N 'text'` (driver calls, 2.19.1 and newer), with the
-result 1 trace behind it, a finding for each of the first eight texts, sorted by cause:
+result 1 trace behind it, a finding for each of the first eight texts, sorted by cause. Where NCCL is silent: errors of
+the GPU or the driver that PyTorch's watchdog, an exception (`CUDA error: ...`) or nccl-tests (`Test CUDA failure`)
+report, and `Failed to CUDA calloc N bytes`.
 
 | text | usual cause |
 | --- | --- |
@@ -68,7 +70,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import no_number, place, stopped
+from ncclcheck.facts.gpu_errors import GpuError, gpu_errors
+from ncclcheck.rules.common import listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -124,6 +127,8 @@ _CAUSES = (
     _Cause(("",), "NVLS memory could not be set up: usually the fabric manager or the container",
            _FABRIC, ("nvls.cc", "multicast.cc")),
     _Cause(("not yet initialized", "not ready"), "the fabric manager does not run on an NVSwitch machine", _FABRIC),
+    _Cause(("peer access is not supported",), "the GPUs have no peer access, and NCCL's cuMem memory asks for it",
+           "NCCL_CUMEM_HOST_ENABLE=0 (2.24 and newer), else NCCL_CUMEM_ENABLE=0; a newer NCCL"),
     _Cause(("not supported",), "NVLS, cuMem or fabric handles are refused: fabric manager, container, MIG or vGPU",
            _FABRIC),
     _Cause(("handle", "invalid argument", "invalid device context", "ipc"),
@@ -148,8 +153,50 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         by_error.setdefault(_error(failure).lower(), []).append(failure)
     for failures in list(by_error.values())[:_MOST_ERRORS]:
         yield _finding(facts, estimator, failures)
-    if not failed and not facts.visibility.info and not facts.failures():
+    others = [one for one in gpu_errors(facts) if not any(one.error.lower().startswith(known) for known in by_error)]
+    for other in others[:_MOST_ERRORS]:
+        yield _reported(estimator, other)
+    without = [one for one in facts.failures("alloc_failed") if one.fields.get("call", "").startswith("CUDA")]
+    if without and not by_error and not others:
+        yield _without_memory(estimator, without)
+    if not (failed or others or without) and not facts.visibility.info and not facts.failures():
         yield NotEvaluated(_NEEDS)
+
+
+def _reported(estimator: Estimator, reported: GpuError) -> Finding:
+    """What others report: NCCL met nothing, or does not say so."""
+    found = _cause(reported.error, [])
+    ranks = tuple(map(str, reported.ranks))
+    where = f" on {place(reported.machines, '')}" if reported.machines else ""
+    who = f"{'rank' if len(ranks) == 1 else 'ranks'} {listed(ranks)}" if ranks else "a process"
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.ERROR,
+        Confidence.HIGH,
+        f"CUDA reports '{reported.error}' to {who}{where}: {found.cause}",
+        found.fix,
+        {"hosts": reported.machines, "ranks": ranks},
+        reported.evidence,
+        **stopped(estimator),
+    )
+
+
+def _without_memory(estimator: Estimator, failures: list[Failure]) -> Finding:
+    """The last words of an allocation, without the error before them."""
+    machines = machines_of(failures)
+    return Finding(
+        RULE.code,
+        RULE.name,
+        Severity.ERROR,
+        Confidence.MEDIUM,
+        f"NCCL could not allocate memory of a GPU on {place(machines, 'a machine')}: usually none is left, unless the"
+        " GPU had failed before; the error itself is not in the input",
+        f"NCCL_DEBUG=WARN prints the error; {_MEMORY}",
+        {"hosts": machines},
+        evidence_of(failures),
+        **stopped(estimator),
+    )
 
 
 def _error(failure: Failure) -> str:
