@@ -45,7 +45,7 @@ def nic_sharing(facts: Traffic) -> tuple[Sharing, ...]:
     edges = edges.filter(pl.col("cid") == pl.col("cid").min())  # communicators are numbered by size
     whole = _whole_machines(facts, int(edges.item(0, "cid")))
     channels = edges.get_column("channel").n_unique()
-    edges = edges.join(whole, on="machine").sort("source", "line")
+    edges = _with_whole_rings(edges.join(whole, on="machine"), channels).sort("source", "line")
     loads = edges.group_by("machine", "device", maintain_order=True).agg(
         pl.struct("channel", "direction", "src", "dst").n_unique().alias("ends"),
         pl.col("ranks").first(),
@@ -83,6 +83,12 @@ def _whole_machines(facts: Traffic, cid: int) -> pl.DataFrame:
     complete = counts.get_column("ranks").sum() == counts.get_column("nranks").max()
     whole = counts if complete else counts.filter(pl.col("ranks") >= pl.col("local_ranks"))
     return whole.select("machine", "ranks")
+
+
+def _with_whole_rings(edges: pl.DataFrame, channels: int) -> pl.DataFrame:
+    """Edges of machines that every ring enters and leaves: where not, lines are missing."""
+    ends = pl.struct("channel", "direction").n_unique().over("machine")
+    return edges.filter(ends >= 2 * channels)
 
 
 def _idle(listing: Listing | None, load: Mapping[str, int], used: frozenset[str]) -> tuple[str, ...]:

@@ -113,21 +113,29 @@ def _at_work(facts: Facts) -> pl.Series:
     closed = facts["ends"].filter(pl.col("kind").is_null() | (pl.col("kind") != "Abort"))
     parents = facts["inits"].select("proc", "line", comm="parent").drop_nulls("comm")
     used = pl.concat([frame.select("proc", "line", "comm") for frame in (closed, facts["collectives"], parents)])
+    # the communicators of one pointer follow each other
+    begun = members.select("proc", "comm", "first_line", "until", "member").sort("first_line")
     by_pointer = (
-        members.join(used, on=["proc", "comm"])
-        .filter(pl.col("line").is_between("first_line", "until"))
+        used.sort("line")
+        .join_asof(begun, left_on="line", right_on="first_line", by=["proc", "comm"], check_sortedness=False)
+        .filter(pl.col("line") <= pl.col("until"))
         .get_column("member")
     )
     late = members.filter(pl.col("release") >= _RUNTIME_CONNECT)
-    connected = late.join(facts["connected"], on="proc").filter(pl.col("line") > pl.col("first_line"))
-    edges = facts.edge_table.select("proc", "line", "cid", rank="own")
-    joined = late.join(edges, on=["proc", "cid", "rank"]).filter(pl.col("line") > pl.col("first_line"))
+    connected = _with_line_after(late, facts["connected"], ["proc"])
+    joined = _with_line_after(late, facts.edge_table.rename({"own": "rank"}), ["proc", "cid", "rank"])
     # the last line before the end: where another rank of the machine got through, so did this one
     last = facts["channels"].select("proc", "tid", "line")
     counted = members.filter(pl.col("member").is_in(at_init(last, members).drop_nulls().implode()))
     through = facts.members.filter("completed").select("cid", "machine").unique()
     lost = counted.join(through, on=["cid", "machine"], how="semi").get_column("member")
-    return pl.concat([by_pointer, lost, connected.get_column("member"), joined.get_column("member")]).unique()
+    return pl.concat([by_pointer, lost, connected, joined]).unique()
+
+
+def _with_line_after(members: pl.DataFrame, rows: pl.DataFrame, on: list[str]) -> pl.Series:
+    """Members of which a row follows their first line."""
+    last = rows.group_by(on).agg(pl.col("line").max())
+    return members.join(last, on=on).filter(pl.col("line") > pl.col("first_line")).get_column("member")
 
 
 def _silent(facts: Facts) -> tuple[str, ...]:

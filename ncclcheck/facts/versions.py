@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import combinations
 from typing import NamedTuple
 
 import polars as pl
@@ -127,17 +128,17 @@ class Versions:
     @cached_property
     def told_apart(self) -> bool:
         """Do communicators show that no job holds machines of two releases: they came about, or have none in common?"""
-        groups = self.printed.drop_nulls("machine").group_by("version").agg(pl.col("machine").unique())
-        largest = []
-        for machines in groups.get_column("machine"):
-            here = self._machines.filter(pl.col("machine").is_in(machines.implode()))
-            members = self._members.join(here.select("proc"), on="proc", how="semi").filter(pl.col("nranks") > 1)
-            if self._works(here):
-                return True
-            members = members.filter(pl.col("nranks") == pl.col("nranks").max())
-            largest.append(set(members.get_column("cid").to_list()))
-        known = [cids for cids in largest if cids]
-        return any(one.isdisjoint(other) for one in known for other in known)
+        loads = self.printed.drop_nulls("machine").select("version", "machine").unique()
+        groups = loads.join(self._machines, on="machine").select("version", "proc")
+        members = self._members.join(groups, on="proc")
+        if self._works(groups, members):
+            return True
+        members = members.filter(pl.col("nranks") > 1)
+        members = members.filter(pl.col("nranks") == pl.col("nranks").max().over("version"))
+        known = [set(cids) for cids in members.group_by("version").agg(pl.col("cid").unique()).get_column("cid")]
+        if not known or set.intersection(*known):
+            return False
+        return any(one.isdisjoint(other) for one, other in combinations(known, 2))
 
     def _together(self, machines: pl.DataFrame) -> bool:
         """machines: `machine`, `version`. Does anything tie them: one input, in which they print at the same time (one
@@ -163,16 +164,16 @@ class Versions:
         lines = pl.concat(rows).join(self._machines, on="proc").drop_nulls("machine")
         return lines.group_by("source", "machine").agg(first=pl.col("line").min(), last=pl.col("line").max())
 
-    def _works(self, here: pl.DataFrame) -> bool:
-        """Do these processes have a communicator that came about, or of which all ranks are among them?"""
-        members = self._members.join(here.select("proc"), on="proc", how="semi")
+    def _works(self, groups: pl.DataFrame, members: pl.DataFrame) -> bool:
+        """Do the processes of one version (groups: `version`, `proc`) have a communicator that came about, or of which
+        all ranks are among them? members: theirs."""
         sums = (pl.col("rank").n_unique(), pl.col("nranks").max(), pl.col("completed").any())
-        whole = members.group_by("cid").agg(*sums)
+        whole = members.group_by("version", "cid").agg(*sums)
         alone = (pl.col("rank") == pl.col("nranks")) & (pl.col("nranks") > 1)
         if whole.select((pl.col("completed") | alone).any()).item():
             return True
         past = [table(self._tables, name).select("proc") for name in ("edges", "connected")]
-        return pl.concat(past).join(here, on="proc", how="semi").height > 0
+        return pl.concat(past).join(groups, on="proc", how="semi").height > 0
 
     def _by_form(self) -> Clash | None:
         """Channel lines of one kind, with a connection index on one machine and without on another: no release prints

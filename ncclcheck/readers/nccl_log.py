@@ -378,7 +378,22 @@ class _Reader:
             src_dev=pl.coalesce(pl.col("src_dev").cast(pl.String), "src_bus_id"),
             dst_dev=pl.coalesce(pl.col("dst_dev").cast(pl.String), "dst_bus_id"),
         )
-        return conform("edges", frame)
+        return self._without_cut_end(conform("edges", frame))
+
+    def _without_cut_end(self, edges: Frame) -> Frame:
+        """An edge in the last line of an input that lacks the /GDRDMA of its fellows: who cut the input may have cut
+        the line."""
+        ends = pl.DataFrame(
+            {"source": range(len(self._events.counts)), "end": [count.lines for count in self._events.counts]},
+            schema={"source": pl.UInt32, "end": pl.UInt32},
+        )
+        fellows = pl.col("gdr").any().over("source")
+        at_end = (pl.col("transport") == "NET") & (pl.col("line") == pl.col("end")) & ~pl.col("gdr") & fellows
+        return (
+            edges.join(ends, on="source", how="left", maintain_order="left")
+            .filter(~at_end.fill_null(False))
+            .drop("end")
+        )
 
     def gdr(self) -> Frame | None:
         devices = self.rows("gdr_hca", hca="name")

@@ -31,6 +31,9 @@ _LONG_LIST = 700
 # Unknown messages of a block that are looked at once more.
 _MOST_CUT = 2_000
 
+# Lines of one width, the widest, by which one tells that something cut them all there.
+_MANY_AS_WIDE = 3
+
 # Columns that every event's table has beside its fields (which never begin with "_").
 RECORD = {
     "_source": pl.UInt32,  # index of the input
@@ -96,6 +99,7 @@ class Projection:
         records, result.damage = _records(pieces, self._marks, self._knows, self._repeated)
         if records.height == 0:
             return result
+        whole = records
         records = (
             records.lazy()
             .with_columns(
@@ -138,8 +142,26 @@ class Projection:
             result.unrecognised = pl.concat(rows.select(*RECORD, "message") for rows in unknown).sort(
                 "_source", "_line", "_record"
             )
-            result.damage = pl.concat([result.damage, self._cut(result.unrecognised, result.damage)])
+            cut = self._cut(result.unrecognised, result.damage)
+            if cut.height:
+                self._leave_out(result, _as_wide(whole, cut), records)
+            result.damage = pl.concat([result.damage, cut])
         return result
+
+    def _leave_out(self, result: Block, lines: pl.DataFrame, records: pl.DataFrame) -> None:
+        """Lines that something cut at a width hold less than they say, also where what is left has a known form."""
+        where = ["_source", "_line"]
+        lost = records.filter(pl.col("event").is_not_null()).join(lines, on=where, how="semi")
+        if lost.height == 0 or result.unrecognised is None:
+            return
+        kept = {name: rows.join(lines, on=where, how="anti", maintain_order="left") for name, rows in
+                result.events.items()}  # fmt: skip
+        result.events = {name: rows for name, rows in kept.items() if rows.height}
+        result.unrecognised = pl.concat([result.unrecognised, lost.select(*RECORD, "message")]).sort(
+            "_source", "_line", "_record"
+        )
+        found = lost.select(*where, kind=pl.lit("cut")).join(result.damage, on=where, how="anti")
+        result.damage = pl.concat([result.damage, found])
 
     def _cut(self, unrecognised: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
         """Records that begin like an event and end too early: another cut than those already known."""
@@ -266,6 +288,16 @@ def _records(
     damage = pl.DataFrame(found, schema={"_line": lines.schema["_line"], "kind": pl.String}, orient="row")
     placed = _placed(records.sort("_line", "_record"), pieces).select(*_BEFORE_HEADS)
     return placed, _placed(damage, pieces).select(*DAMAGE)
+
+
+def _as_wide(records: pl.DataFrame, cut: pl.DataFrame) -> pl.DataFrame:
+    """INFO lines as wide as the widest of their input, if one of those is known to be cut: `cut -c`, a screen, a pager."""
+    width = (pl.col("_head").str.len_bytes() + pl.col("message").str.len_bytes()).alias("width")
+    lines = records.filter(pl.col("_level") == "INFO").select("_source", "_line", width)
+    widest = lines.filter(pl.col("width") == pl.col("width").max().over("_source"))
+    widest = widest.filter(pl.col("_line").n_unique().over("_source") >= _MANY_AS_WIDE)
+    sources = widest.join(cut, on=["_source", "_line"], how="semi").get_column("_source")
+    return widest.filter(pl.col("_source").is_in(sources.implode())).select("_source", "_line")
 
 
 def _lists_at_limit(records: pl.DataFrame) -> list[Found]:

@@ -123,3 +123,17 @@ def test_all_samples_in_two_inputs_give_the_same_twice() -> None:
     for event, frame in events.frames.items():
         first, second = (frame.filter(frame["_source"] == index).drop("_source", "_head") for index in (0, 1))
         assert first.equals(second), event
+
+
+def test_lines_that_are_cut_at_one_width_say_nothing() -> None:
+    """What is left of some of them has a known form, and another meaning."""
+    edges = [f"Channel 0{n}/0 : 3[3] -> 8[0] [send] via NET/IB/0/GDRDMA" for n in range(3)]
+    start = "ncclCommInitRank comm 0x55d001a40276 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 - Init START"
+    texts = ["Connected all rings", *edges, start]
+    width = len(record("a", 1, edges[0].removesuffix("/GDRDMA")))
+    whole = read_events([lines_of(*(record("a", 1, text) for text in texts))])
+    events = read_events([lines_of(*(record("a", 1, text)[:width] for text in texts))])
+    assert set(whole.frames) == {"connected", "channel_connect", "init_start"}
+    assert set(events.frames) == {"connected"}
+    assert (events.counts[0].recognised, events.counts[0].unrecognised) == (1, 4)
+    assert events.damage.get_column("kind").to_list() == ["cut"] * 4

@@ -60,6 +60,7 @@ from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.gdr import devices_that_can
+from ncclcheck.facts.seen import GdrRefusal
 from ncclcheck.rules.common import compared, listed, no_number, place, stopped
 from ncclcheck.rules.gdr.hardware import cards_without_gdr, omni_path, staged_edges
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -67,7 +68,7 @@ from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Sever
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
-    from ncclcheck.facts.seen import Failure, GdrRefusal
+    from ncclcheck.facts.seen import Failure
     from ncclcheck.rules.common import Numbers
 
 _OLD_TEST_UNTIL = 22203
@@ -179,7 +180,7 @@ def _finding(
     numbers: Numbers,
 ) -> Finding:
     machines = machines_of(lines)
-    names = list(dict.fromkeys(one.hca for one in facts.gdr_refusals if one in lines))
+    names = list(dict.fromkeys(one.hca for one in lines if isinstance(one, GdrRefusal)))
     devices = f" for {listed(names)}" if names else ""
     old = facts.release is None or facts.release <= _OLD_TEST_UNTIL
     fix = f"{_FIX}; if it is loaded, NCCL up to 2.22.3 may not notice it: upgrade" if old else _FIX

@@ -73,6 +73,9 @@ _LINK_FIX = (
     "nvidia-smi nvlink -s there and on a good machine; reset or reseat the GPU, and keep the machine out meanwhile"
 )
 
+# Matrices with different links: a job has a few, a damaged file any number.
+_MOST_KINDS = 64
+
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     machines = _comparable(inventories(facts))
@@ -136,7 +139,8 @@ def _lost(facts: Facts, estimator: Estimator, share: float) -> Numbers:
 def _matrices(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     """Two matrices of equal GPUs, of which one lacks links."""
     tables = [one for one in facts.matrices if one.kind == "topo" and one.complete and not one.nvlink_hidden]
-    for less, more in permutations([one for one in tables if one.links], 2):
+    kinds = {(one.gpus, frozenset(one.links.items())): one for one in reversed(tables) if one.links}
+    for less, more in permutations(list(reversed(kinds.values()))[:_MOST_KINDS], 2):
         if less.gpus != more.gpus or max(less.links.values()) != max(more.links.values()):
             continue  # another kind of machine
         mine, other = _links_of(less), _links_of(more)
