@@ -144,7 +144,8 @@ class Projection:
             )
             cut = self._cut(result.unrecognised, result.damage)
             if cut.height:
-                self._leave_out(result, _as_wide(whole, cut), records)
+                alone = whole.join(result.damage, on=["_source", "_line"], how="anti")
+                self._leave_out(result, _as_wide(alone, cut), records)
             result.damage = pl.concat([result.damage, cut])
         return result
 
@@ -291,7 +292,7 @@ def _records(
 
 
 def _as_wide(records: pl.DataFrame, cut: pl.DataFrame) -> pl.DataFrame:
-    """INFO lines as wide as the widest of their input, if one of those is known to be cut: `cut -c`, a screen, a pager."""
+    """INFO lines as wide as the widest of their input, if one of those is known to be cut: by `cut -c`, a pager."""
     width = (pl.col("_head").str.len_bytes() + pl.col("message").str.len_bytes()).alias("width")
     lines = records.filter(pl.col("_level") == "INFO").select("_source", "_line", width)
     widest = lines.filter(pl.col("width") == pl.col("width").max().over("_source"))
