@@ -291,6 +291,9 @@ class _Reader:
             )
             parts.append(group.with_columns(link=pl.lit("EFA")))
         table = self._joined("nics", *parts)
+        if table is not None:  # a list in the last line that is shorter than others may be cut there
+            devices = pl.len().over("source", "line")
+            table = table.filter(~(self._at_end() & (devices < devices.max().over("source"))))
         if table is not None and details is not None:
             rates = details.select("proc", "index", rate=pl.col("speed_mbps") / 1000, where="pci_path").unique(
                 ["proc", "index"]
@@ -383,17 +386,14 @@ class _Reader:
     def _without_cut_end(self, edges: Frame) -> Frame:
         """An edge in the last line of an input that lacks the /GDRDMA of its fellows: who cut the input may have cut
         the line."""
-        ends = pl.DataFrame(
-            {"source": range(len(self._events.counts)), "end": [count.lines for count in self._events.counts]},
-            schema={"source": pl.UInt32, "end": pl.UInt32},
-        )
         fellows = pl.col("gdr").any().over("source")
-        at_end = (pl.col("transport") == "NET") & (pl.col("line") == pl.col("end")) & ~pl.col("gdr") & fellows
-        return (
-            edges.join(ends, on="source", how="left", maintain_order="left")
-            .filter(~at_end.fill_null(False))
-            .drop("end")
-        )
+        at_end = (pl.col("transport") == "NET") & self._at_end() & ~pl.col("gdr") & fellows
+        return edges.filter(~at_end.fill_null(False))
+
+    def _at_end(self) -> pl.Expr:
+        """Is it the last line of its input?"""
+        ends = {source: count.lines for source, count in enumerate(self._events.counts)}
+        return pl.col("line") == pl.col("source").replace_strict(ends, return_dtype=pl.UInt32)
 
     def gdr(self) -> Frame | None:
         devices = self.rows("gdr_hca", hca="name")

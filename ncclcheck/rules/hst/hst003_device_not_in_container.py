@@ -96,8 +96,10 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         return
     refused, libraries = _left_without(facts, _refused(facts)), _left_without(facts, _no_library(facts))
     drivers = _left_without(facts, facts.notes("verbs_driver_missing"))
-    if refused:
+    if refused and _searched(facts):
         yield _finding_refused(facts, estimator, refused)
+    elif refused:  # whether others are left comes after that
+        yield NotEvaluated(_NEEDS_LINES)
     if libraries:
         if _devices_meant(facts, estimator):
             yield _finding_library(facts, estimator, libraries)

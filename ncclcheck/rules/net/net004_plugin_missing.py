@@ -80,7 +80,8 @@ _OFI_FAILS = re.compile(
     r"|Unable to register memory"
 )
 # The loader does not find the plugin itself. Anything else that it says is of a plugin that is there.
-_NOT_THERE = re.compile(r"^(?:\S*/)?(?:lib)?nccl\S*: cannot open shared object file|cannot open .* : when loading")
+# A name alone, or with the beginning of the reason, is a line that was cut.
+_NOT_THERE = re.compile(r"^(?:\S*/)?(?:lib)?nccl\S*(?:: cannot open.*)?$|cannot open .* : when loading")
 # Settings that only a plugin reads.
 _MEANT = (
     ("NCCL_FASTRAK_", "FasTrak"), ("NCCL_GPUDIRECTTCPX_", "GPUDirect-TCPX"), ("FI_EFA_", "EFA"), ("OFI_NCCL_", "EFA"),
