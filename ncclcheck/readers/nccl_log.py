@@ -267,7 +267,9 @@ class _Reader:
                 .drop_nulls("devices")
                 .unnest("devices")
             )
-            parts.append(listed)
+            # a list in the last line that is shorter than others may be cut there
+            devices = pl.len().over("source", "line")
+            parts.append(listed.filter(~(self._at_end() & (devices < devices.max().over("source")))))
             merged = (
                 frame.select("proc", "source", "line", "merged").explode("merged").drop_nulls("merged").unnest("merged")
             )
@@ -291,9 +293,6 @@ class _Reader:
             )
             parts.append(group.with_columns(link=pl.lit("EFA")))
         table = self._joined("nics", *parts)
-        if table is not None:  # a list in the last line that is shorter than others may be cut there
-            devices = pl.len().over("source", "line")
-            table = table.filter(~(self._at_end() & (devices < devices.max().over("source"))))
         if table is not None and details is not None:
             rates = details.select("proc", "index", rate=pl.col("speed_mbps") / 1000, where="pci_path").unique(
                 ["proc", "index"]

@@ -148,3 +148,18 @@ def test_gdr_refused_for_a_device_and_for_a_pair() -> None:
         ("hca", None, None),
         ("distance", 8, 5),
     ]
+
+
+def test_a_list_that_is_cut_in_the_last_line_is_none() -> None:
+    processes, log = hosts(2, release="2.26.2")
+    log += processes[0].say(IB) + processes[1].say(IB.partition(" [1]")[0])
+    assert facts_of(log)["nics"].height == 2
+    assert facts_of([*log, "step 1"])["nics"].height == 3
+
+
+def test_an_edge_that_is_cut_in_the_last_line_is_none() -> None:
+    process = hosts(1, release="2.26.2")[0][0]
+    log = process.say(*(net(channel, 0, 1, "send", 0) for channel in range(2)))
+    log[-1] = log[-1].removesuffix("/GDRDMA")
+    assert facts_of(log)["edges"].get_column("gdr").to_list() == [True]
+    assert facts_of([*log, "step 1"])["edges"].get_column("gdr").to_list() == [True, False]

@@ -49,3 +49,11 @@ def test_a_port_of_another_link_layer_is_no_candidate() -> None:
 
 def test_only_machines_with_all_their_ranks_are_judged() -> None:
     assert [one.machine for one in nic_sharing(facts_of(log(BOTH, [0, 0], seen=3)))] == ["n0"]
+
+
+def test_a_machine_that_a_ring_does_not_enter_or_leave_lacks_lines() -> None:
+    lines = log(BOTH, [0, 1])
+    whole = {one.machine for one in nic_sharing(facts_of(lines))}
+    lost = next(line for line in lines if line.startswith("n1:") and "Channel 01" in line and "NET/IB/1" in line)
+    left = {one.machine for one in nic_sharing(facts_of([line for line in lines if line != lost]))}
+    assert (whole, left) == ({"n0", "n1"}, {"n0"})
