@@ -206,5 +206,5 @@ RULE = Rule(
     summary="GPU and NIC are too far apart for GPUDirect RDMA, or a far NIC is used while a near one idles",
     check=check,
     since="0.1.0",
-    caused_by=("TOP003",),
+    caused_by=("IB002", "TOP003", "TOP004"),
 )

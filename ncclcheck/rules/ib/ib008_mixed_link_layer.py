@@ -198,6 +198,7 @@ def _finding(
         _FIX.format(",".join(names) or "<the others>"),
         {"hosts": machines, "devices": tuple(names)},
         evidence_of(where),
+        causes=("IB004",) if carries and what.endswith("Gb/s") else (),
         **_price(estimator, devices, carries, where[0]),
     )
 

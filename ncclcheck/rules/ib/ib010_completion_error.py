@@ -182,7 +182,7 @@ def _finding(
         _FIX_FIRST.format(listed(sorted(at_peers))) if follows else _fix(facts, kind),
         {"hosts": tuple(sorted({*machines, *at_peers}))},
         _in_turn(completions),
-        causes=("RUN010",) if died else ("IB006",) if kind.end else (),
+        causes=("RUN010",) if died else ("IB006", "IB007") if kind.end else (),
         **(no_number("a consequence: the peer had failed before") if follows else stopped(estimator)),
     )
 

@@ -51,6 +51,7 @@ One device per GPU. Jobs with one rank per machine, or with fewer ranks than dev
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts import networks
@@ -93,7 +94,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     lists = [listing for listing in listings(facts) if listing.whole]
     single = [listing for listing in lists if len(listing.devices) == 1 and listing.ranks > 1]
     if single and several:
-        yield _single(estimator, single)
+        yield _single(estimator, single, any(len(one.devices) > 1 for one in lists))
         return
     machines = nic_sharing(facts)
     if machines:
@@ -102,7 +103,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         yield NotEvaluated(_NEEDS)
 
 
-def _single(estimator: Estimator, single: Sequence[Listing]) -> Finding:
+def _single(estimator: Estimator, single: Sequence[Listing], others_have_more: bool) -> Finding:
     """The lists alone tell: there is one device."""
     most = max(listing.ranks for listing in single)
     names = sorted({name for listing in single for name in listing.names})
@@ -118,6 +119,7 @@ def _single(estimator: Estimator, single: Sequence[Listing]) -> Finding:
         [listing.machine for listing in single],
         evidence_of(single),
         compared(estimator, {"nics": most}, {"nics": 1}),
+        ("IB004",) if others_have_more else (),
     )
 
 
@@ -183,17 +185,18 @@ def _different(estimator: Estimator, machines: Sequence[Sharing], fewer: Sequenc
 
 def _even(estimator: Estimator, machines: Sequence[Sharing], efa: bool) -> Finding:
     one = max(machines, key=lambda machine: machine.ranks / len(machine.load))
-    share = one.ranks / len(one.load)
     used = len(one.load)
+    each = "" if one.ranks % used else f" ({one.ranks // used} each)"
     return _finding(
         Severity.INFO,
         Confidence.HIGH,
-        f"{one.ranks} GPUs of a machine share {counted(used, 'net device')} ({share:g} each): a GPU has"
-        f" 1/{share:g} of a device when all send (compared with a device per GPU)",
+        f"{one.ranks} GPUs of a machine share {counted(used, 'net device')}{each}: a GPU has"
+        f" {Fraction(used, one.ranks)} of a device when all send (compared with a device per GPU)",
         _FIX_EFA if efa else _FIX_DESIGN,
         [machine.machine for machine in machines],
         evidence_of(machines),
         compared(estimator, {"nics": one.ranks}, {"nics": used}),
+        ("IB004",) if len({len(machine.load) for machine in machines}) > 1 else (),
     )
 
 

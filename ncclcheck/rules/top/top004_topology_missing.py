@@ -161,7 +161,7 @@ def _unreadable_sys(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
         return
     stops = facts.release is not None and facts.release < 20800
     yield _finding(
-        f"the PCI tree below /sys is not visible ({lost[0].fields.get('path', '')} does not exist)"
+        f"The PCI tree below /sys is not visible ({lost[0].fields.get('path', '')} does not exist)"
         + (": this release stops in init" if stops else ": NCCL knows no distances"),
         "mount /sys into the container or chroot, or give NCCL a topology file (NCCL_TOPO_FILE); from 2.8 on NCCL goes"
         " on without",
