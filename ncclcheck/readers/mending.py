@@ -49,6 +49,8 @@ _TORN_HEAD = re.compile(
 _LABEL = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err)>: ?|\d{1,7}: |\[(?:default|rank)\d+\]:|\[pod/\S{1,128}\] )")
 _LABEL_BEFORE = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err)>: ?|\[(?:default|rank)\d+\]:)$")
 _TASK = re.compile(r"\d{1,7}: $")
+_POD = re.compile(r"\[pod/[^\s\[]{1,128}\] $")
+_LONGEST_POD = 140
 _GLUED = re.compile(r"(?P<word>[A-Za-z0-9._-]{1,255}):(?P<pid>\d{1,9}):\d{1,9} ")
 _WHOLE = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,255}):(?P<pid>\d{1,9}):\d{1,9} \[-?\d{1,20}\] (?:\S{1,255}:\d{1,9} )?$")
 _NO_GDR = re.compile(r" via NET/.{1,64}/\d+(?:\(\d+\))?(?:/G?D?R?D?M?)?$")
@@ -277,11 +279,17 @@ def _pieces(row: dict[str, Any], hosts: _Hosts) -> Iterator[_Piece]:
         head = head[cut.end() :]
         head = head[hosts.start(head) :]
     inner = list(framing.inner_records(message))
-    starts = [*(one.start + hosts.start(one.head) for one in inner), len(message)]
+    starts = [*(_with_pod(message, one.start + hosts.start(one.head)) for one in inner), len(message)]
     yield _Piece(head, row["_level"], message[: starts[0]])
     for number, one in enumerate(inner):
         text = message[one.message : starts[number + 1]]
         yield _Piece(message[starts[number] : one.start + len(one.head)], one.level, text)
+
+
+def _with_pod(message: str, start: int) -> int:
+    """Where a record begins with the label that kubectl puts before it."""
+    label = _POD.search(message[max(0, start - _LONGEST_POD) : start])
+    return start - len(label[0]) if label else start
 
 
 def _kind(pieces: Sequence[_Piece]) -> str:

@@ -137,3 +137,9 @@ def test_the_input_that_makes_most_work_ends_soon() -> None:
     line = f"{A}Connected all tr{B}Connected all tr" + "x" * 200 + "\n"
     found = Projection().read([Piece(0, line.encode() * 3000, 1)])
     assert found.damage.get_column("_line").n_unique() == 3000
+
+
+def test_the_label_of_a_pod_is_no_part_of_the_value_before_it() -> None:
+    """A line's end is lost between two records, of which the second has a label."""
+    line = f"{A}NET/Plugin: Using internal network plugin.[pod/n2-0/trainer] {B}nranks 4"
+    assert read(line)[0] == [(1, "n1", "net_plugin_using_internal"), (1, "[pod/n2-0/trainer] n2", "nranks")]

@@ -87,7 +87,9 @@ def test_real_logs_are_read_as_lark_reads_them(direct: DirectParser) -> None:
         block = path.read_bytes()
         readings = project(block)
         for line, record, message in (
-            _records([Piece(0, block, 1)], (), PROJECTION._knows)[0].select("_line", "_record", "message").iter_rows()
+            _records([Piece(0, block, 1)], (), PROJECTION._knows, PROJECTION._repeated)[0]
+            .select("_line", "_record", "message")
+            .iter_rows()
         ):
             assert readings[line, record] == direct.parse(message), f"{path}:{line}"
 
