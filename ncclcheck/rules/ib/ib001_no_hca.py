@@ -5,8 +5,8 @@
 `NET/IB : No device found.`, or verbs that cannot be loaded (`Failed to open libibverbs.so[.1]`, a WARN until 2.10.3
 and INFO from 2.11.4 on), in a job that spans several machines, or on one host while its peers list devices. It is an
 error, and a warning where nothing says that the machines have RDMA (see NET001). With the number of machines unknown
-it is a warning if RDMA was meant (`NCCL_IB_HCA`, `NCCL_IB_GID_INDEX` and the like set, a plugin configured, a verbs
-failure) and information otherwise.
+it is a warning if RDMA was meant (`NCCL_IB_HCA`, `NCCL_IB_GID_INDEX` and the like set, a verbs failure) and information
+otherwise: a plugin in the image, or a cloud's setting for its adapters, is there on single machines as well.
 
 The line means that after NCCL_IB_HCA was applied no port was left that is active, with link layer InfiniBand or
 Ethernet. It does not say why: no device in the container, driver or provider library missing, all ports down, or a
@@ -80,6 +80,8 @@ _FIX = (
     " docker run --device=/dev/infiniband --ulimit memlock=-1 (Kubernetes: rdma/<resource> of a device plugin)"
 )
 _FIX_LIBRARY = "in the image: apt-get install libibverbs1 ibverbs-providers; then ibv_devinfo must list the devices"
+# Images bring these to single machines as well: a plugin beside NCCL, the settings of a cloud.
+_COMES_WITH_AN_IMAGE = ("plugin ", "NCCL_IB_PCI_RELAXED_ORDERING=")
 _NEEDS = "the lines 'NET/IB : Using ...' or 'NET/IB : No device found.' (NCCL_DEBUG=INFO with INIT and NET)"
 
 
@@ -141,8 +143,9 @@ def _weight(facts: Facts, estimator: Estimator, machines: tuple[str, ...]) -> tu
     peers = [machine for machine in facts.nic_lists if machine not in machines]
     sign = rdma_expected(facts, estimator)
     if facts.crossing.answer is Answer.UNKNOWN:
-        if facts.rdma_signs and not ib_disabled(facts):
-            why = f"RDMA was meant ({facts.rdma_signs[0].value}), but the number of machines is not in the input"
+        meant = [sign.value for sign in facts.rdma_signs if not sign.value.startswith(_COMES_WITH_AN_IMAGE)]
+        if meant and not ib_disabled(facts):
+            why = f"RDMA was meant ({meant[0]}), but the number of machines is not in the input"
             return Severity.WARNING, Confidence.MEDIUM, why
         return Severity.INFO, Confidence.LOW, "harmless unless data crosses machines, and the input does not tell"
     confidence = Confidence.HIGH if facts.crossing.confidence == "high" else Confidence.MEDIUM
