@@ -249,8 +249,17 @@ def _receiving(facts: Facts, received: list[EdgeGroup], edges: list[EdgeGroup]) 
     cause, fix = _likely_cause(facts)
     if partly:
         return _Verdict(Severity.WARNING, Confidence.HIGH, f"some of the edges there lack it; {cause}", fix)
+    staged = f"all data is staged through host memory; {cause}"
+    if _perhaps_geforce(facts):
+        return _Verdict(Severity.WARNING, Confidence.MEDIUM, f"{staged} (GeForce cards have no GPUDirect RDMA)", fix)
     severity = Severity.WARNING if omni_path(facts) else Severity.ERROR  # no fault of the machine
-    return _Verdict(severity, Confidence.HIGH, f"all data is staged through host memory; {cause}", fix)
+    return _Verdict(severity, Confidence.HIGH, staged, fix)
+
+
+def _perhaps_geforce(facts: Facts) -> bool:
+    """No line names the cards, and inside a machine they do not reach each other directly."""
+    inside = {edge.transport for edge in facts.edges if edge.scope == "inside"}
+    return not facts.gpu_names and facts.nvlink is not Answer.YES and inside == {"SHM"}
 
 
 def _likely_cause(facts: Facts) -> tuple[str, str]:
