@@ -158,7 +158,7 @@ def _finding(groups: Sequence[Group], facts: Facts, estimator: Estimator) -> Fin
         name=RULE.name,
         severity=Severity.WARNING,
         confidence=Confidence.LOW,
-        message=f"the PCIe link of {names}{where} is {slow.text} ({slow.gbps:g} GB/s as NCCL counts), most"
+        message=f"The PCIe link of {names}{where} is {slow.text} ({slow.gbps:g} GB/s as NCCL counts), most"
         f" {first.what} of this kind have {usual.text} ({usual.gbps:g} GB/s){more}; these are maxima: lspci tells what"
         " the link does",
         fix="lspci -vvs <address> | grep -E 'LnkCap|LnkSta' under load; reseat the card or riser, check bifurcation and"

@@ -112,11 +112,11 @@ def _missing_files(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
         path, why = mine[0].fields.get("path", ""), mine[0].fields.get("errno_text", "no reason given")
         lost = no_number("NCCL goes on with what /sys shows, which on bare metal is all it needs")
         if kind == "graph":
-            message = f"the graph file {path} cannot be opened ({why}): NCCL stops"
+            message = f"The graph file {path} cannot be opened ({why}): NCCL stops"
             fix = "unset NCCL_GRAPH_FILE (also in /etc/nccl.conf): NCCL searches its channels itself"
             lost = stopped(estimator)
         else:
-            message = f"the topology file {path} cannot be opened ({why}): NCCL does without it"
+            message = f"The topology file {path} cannot be opened ({why}): NCCL does without it"
             fix = f"correct or unset NCCL_TOPO_FILE (job script, /etc/nccl.conf); in a guest {_GIVE}"
             if facts.guest_signs:
                 lost = felt(compared(estimator, {}, {"redirect": ("", "vm")}), _UNFELT)
@@ -145,7 +145,7 @@ def _other_machine(facts: Facts) -> Iterator[Finding]:
         return
     first = found[0]
     yield _finding(
-        f"the topology file {first.file.path} does not hold {len(first.absent)} of the {first.gpus} GPUs that the job"
+        f"The topology file {first.file.path} does not hold {len(first.absent)} of the {first.gpus} GPUs that the job"
         f" uses on {first.machine} ({listed(first.absent)}): it is of another machine type",
         "name the file of this instance type, or unset NCCL_TOPO_FILE; PCI addresses must be those of `lspci`",
         tuple(sorted({one.machine for one in found})),
@@ -189,7 +189,7 @@ def _guest_without_file(facts: Facts, estimator: Estimator) -> Iterator[Finding]
             what = f"{len(first.gpus)} GPUs and {len(first.matrix.nics)} NICs hang on no switch"
             lines = tuple(gpu.pci.line for gpu in first.gpus[:3])
         yield _finding(
-            f"the topology of a virtual machine in {first.path} does not tell which NIC is near which GPU: {what}",
+            f"The topology of a virtual machine in {first.path} does not tell which NIC is near which GPU: {what}",
             _GIVE,
             (),
             lines,
@@ -206,7 +206,7 @@ def _guest_without_file(facts: Facts, estimator: Estimator) -> Iterator[Finding]
     else:
         what, sure = "RDMA devices hang on VMBUS, not on a PCI switch", False
     yield _finding(
-        f"virtual machines without a topology file: {what}, so that NCCL cannot tell which NIC is near which GPU",
+        f"Virtual machines without a topology file: {what}, so that NCCL cannot tell which NIC is near which GPU",
         _GIVE,
         machines_of(signs),
         evidence_of(signs),
@@ -230,7 +230,7 @@ def _graph_files(facts: Facts) -> Iterator[Finding]:
     pinned = f"{first.path} holds {counted(first.channels or 0, 'ring channel')} over {counted(first.gpus or 0, 'GPU')}"
     if facts.settings("NCCL_GRAPH_FILE") and here and first.gpus and here != first.gpus:
         yield _finding(
-            f"the graph file does not fit: {pinned}, the job has {here} per node",
+            f"The graph file does not fit: {pinned}, the job has {here} per node",
             "unset NCCL_GRAPH_FILE: NCCL searches its channels itself",
             facts.machines,
             (first.line,),
@@ -239,7 +239,7 @@ def _graph_files(facts: Facts) -> Iterator[Finding]:
         )
         return
     yield _finding(
-        f"a graph file: {pinned}; as NCCL_GRAPH_FILE it pins the channels, and it fits this machine type only",
+        f"A graph file: {pinned}; as NCCL_GRAPH_FILE it pins the channels, and it fits this machine type only",
         "keep NCCL_GRAPH_FILE out of production: NCCL searches its channels itself; as a dump (NCCL_GRAPH_DUMP_FILE) it"
         " is a record and harmless",
         (),
