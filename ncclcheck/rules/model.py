@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.estimate.types import Cost, Estimate
@@ -92,3 +93,32 @@ class Rule(NamedTuple):
     @property
     def family(self) -> str:
         return self.code.rstrip("0123456789")
+
+    def finding(
+        self,
+        severity: Severity,
+        confidence: Confidence,
+        message: str,
+        fix: str,
+        subject: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        evidence: tuple[Evidence, ...] = (),
+        estimate: Estimate | None = None,
+        cost: Cost | None = None,
+        no_estimate_because: str | None = None,
+        causes: tuple[str, ...] = (),
+    ) -> Finding:
+        """A finding of this rule."""
+        return Finding(
+            self.code,
+            self.name,
+            severity,
+            confidence,
+            message,
+            fix,
+            subject,
+            evidence,
+            estimate,
+            cost,
+            no_estimate_because,
+            causes,
+        )

@@ -97,9 +97,7 @@ def _meant(name: str) -> str | None:
 def _misspelt(settings: list[Setting], near: dict[str, str]) -> Finding:
     often = all(variables().get(setting.name) is not None for setting in settings)
     pairs = [f"{setting.name} (meant: {near[setting.name]}?)" for setting in settings]
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.WARNING,
         Confidence.HIGH if often else Confidence.MEDIUM,
         f"{listed(pairs, MOST_SHOWN)} {_is(settings)} set in the input and nothing reads {_it(settings)}: no release of"
@@ -124,9 +122,7 @@ def _instead(setting: Setting, name: str) -> str:
 
 def _nobody(settings: list[Setting]) -> Finding:
     names = [setting.name for setting in settings]
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.LOW,
         f"{listed(names, MOST_SHOWN)} {_is(settings)} set in the input and no release of NCCL is known to read"

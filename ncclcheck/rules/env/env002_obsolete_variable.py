@@ -113,9 +113,7 @@ def _finding(found: list[_Obsolete]) -> Finding:
     settings = [one.setting for one in found]
     said = [f"{one.setting.name} ({one.why})" for one in found]
     fixes = [f"{one.instead} for {one.setting.name}" for one in found if one.instead]
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH if all(one.sure for one in found) else Confidence.MEDIUM,
         f"Obsolete in this release: {listed(said, MOST_SHOWN)}",
@@ -131,9 +129,7 @@ def _by_nccl(facts: Facts) -> Finding:
     said = [f"{seen.value} (deprecated)" for seen in deprecated] + [f"{seen.value} (unused)" for seen in unused]
     seen = (*deprecated, *unused)
     instead = [f"{real} for {one.value}" for one in seen if (real := _successor(one.value))]
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH,
         f"NCCL calls obsolete: {listed(said, MOST_SHOWN)}",

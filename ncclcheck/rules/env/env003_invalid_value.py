@@ -201,9 +201,7 @@ def _finding(faults: list[_Fault], estimator: Estimator) -> Finding:
     stops = any(fault.stops for fault in faults)
     lists = [fault.evidence for fault in faults]
     evidence = dict.fromkeys(line for turn in range(4) for one in lists for line in one[turn : turn + 1])
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR if stops else Severity.WARNING,
         Confidence.HIGH if any(fault.sure for fault in faults) else Confidence.MEDIUM,
         f"Values that NCCL does not take as they are meant: {'; '.join(fault.says for fault in faults[:MOST_SHOWN])}"

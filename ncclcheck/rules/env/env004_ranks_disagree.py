@@ -79,9 +79,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 def _must_agree(found: list[Disagreement]) -> Finding:
     values = [f"{one.name} ({_values(one)})" for one in found]
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH if all(one.tied for one in found) else Confidence.MEDIUM,
         f"Ranks of one job disagree on {listed(values, 3)}: both ends of a connection must have the same value",
@@ -97,9 +95,7 @@ def _must_agree(found: list[Disagreement]) -> Finding:
 def _may_differ(found: list[Disagreement]) -> Finding:
     values = [f"{one.name} ({_values(one)})" for one in found]
     pinned = all(one.by_rank and agreement(one.name) == "host" for one in found)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH if all(one.tied for one in found) else Confidence.MEDIUM,
         f"Ranks of one job have different values of {listed(values, 3)}"

@@ -378,9 +378,7 @@ def _no_algorithm(facts: Facts, estimator: Estimator) -> Finding | None:
             if told
             else "a list in NCCL_ALGO or NCCL_PROTO would be the usual reason, and the input shows none"
         )
-        return Finding(
-            RULE.code,
-            RULE.name,
+        return RULE.finding(
             Severity.ERROR,
             Confidence.HIGH if told else Confidence.LOW,
             f"NCCL found no algorithm and protocol for a collective, and the call failed; {why}",
@@ -390,9 +388,7 @@ def _no_algorithm(facts: Facts, estimator: Estimator) -> Finding | None:
             evidence_of(failed),
             **stopped(estimator),
         )
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH if all(setting.in_force for setting in lists) else Confidence.MEDIUM,
         f"{listed([written(setting) for setting in lists])} leaves NCCL no algorithm and protocol for a collective, and"
@@ -408,9 +404,7 @@ def _no_algorithm(facts: Facts, estimator: Estimator) -> Finding | None:
 def _warning(leftover: _Leftover) -> Finding:
     setting = leftover.setting
     where = place(setting.machines, "the ranks that print it") if setting.in_force else "a script in the input"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.WARNING,
         Confidence.HIGH if setting.in_force else Confidence.MEDIUM,
         f"{written(setting)} ({where}) {leftover.does}",
@@ -432,9 +426,7 @@ def _information(found: list[_Leftover], profile: str, one_node: bool) -> Findin
     numbers = (
         found[0].numbers if len(found) == 1 else no_number("several settings, of which none is shown to cost much")
     )
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH if all(one.setting.in_force for one in found) else Confidence.MEDIUM,
         f"Settings that overrule NCCL or cost time{why}: {'; '.join(said[:MOST_SHOWN])}"

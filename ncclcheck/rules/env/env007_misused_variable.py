@@ -78,9 +78,7 @@ class _Misuse(NamedTuple):
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     missing = facts.notes("rccl_env_missing")
     if missing:
-        yield Finding(
-            RULE.code,
-            RULE.name,
+        yield RULE.finding(
             Severity.WARNING,
             Confidence.HIGH,
             f"RCCL misses {listed([seen.value for seen in missing])}: without it AMD GPUs may fail to share memory over"
@@ -171,9 +169,7 @@ def _text(release: int) -> str:
 def _finding(misused: list[_Misuse]) -> Finding:
     settings = [one.setting for one in misused]
     said = [f"{written(one.setting)} {one.seems}" for one in misused]
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH if all(one.in_force for one in settings) else Confidence.MEDIUM,
         "; ".join(said[:MOST_SHOWN]) + (f"; and {len(said) - MOST_SHOWN} more" if len(said) > MOST_SHOWN else ""),

@@ -189,9 +189,7 @@ def _from_words(facts: Facts, estimator: Estimator) -> Finding | None:
 def _finding(
     estimator: Estimator, verdict: _Verdict, what: str, machines: tuple[str, ...], evidence: tuple[Evidence, ...]
 ) -> Finding:
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         verdict.severity,
         verdict.confidence,
         f"{what}: {verdict.cause}",

@@ -143,9 +143,7 @@ def _stops(facts: Facts, estimator: Estimator, failures: list[Failure]) -> Findi
     call, error = failures[0].fields.get("call", ""), failures[0].fields.get("errno_text", "")
     machines = machines_of(failures)
     way = "dma-buf" if "dmabuf" in call else "the peer memory module"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH if "dmabuf" in call or error == "Bad address" else Confidence.MEDIUM,
         f"The NIC cannot register GPU memory on {place(machines, 'a rank')} ({call}: {error}): {way} does not work",
@@ -184,9 +182,7 @@ def _finding(
     devices = f" for {listed(names)}" if names else ""
     old = facts.release is None or facts.release <= _OLD_TEST_UNTIL
     fix = f"{_FIX}; if it is loaded, NCCL up to 2.22.3 may not notice it: upgrade" if old else _FIX
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         severity,
         confidence,
         f"Neither the peer memory module nor dma-buf works{devices} on {place(machines, 'some machines')}{more}",

@@ -196,7 +196,7 @@ def _finding(
     variable: str = "",
 ) -> Finding:
     subject = {"hosts": machines} | ({"variable": (variable,)} if variable else {})
-    return Finding(RULE.code, RULE.name, Severity.WARNING, confidence, message, fix, subject, evidence, **numbers)
+    return RULE.finding(Severity.WARNING, confidence, message, fix, subject, evidence, **numbers)
 
 
 RULE = Rule(

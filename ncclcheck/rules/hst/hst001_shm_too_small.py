@@ -113,9 +113,7 @@ def _finding(estimator: Estimator, failed: list[Failure], refused: list[Failure]
         what, fix = f"give its segments in /dev/shm to CUDA, which refuses them ({', '.join(errors)})", _FIX_CUDA
     else:
         what, fix = _what(failed)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH,
         f"NCCL on {place(machines, 'a machine')} could not {what}",

@@ -120,9 +120,7 @@ def _calls(failures: list[Failure]) -> str:
 
 def _finding_exhausted(estimator: Estimator, failures: list[Failure]) -> Finding:
     machines = machines_of(failures)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH if any(one.category == "ibv_failed" for one in failures) else Confidence.MEDIUM,
         f"{_calls(failures)} cannot allocate memory on {place(machines, 'a machine')}: the limit of locked memory"
@@ -136,9 +134,7 @@ def _finding_exhausted(estimator: Estimator, failures: list[Failure]) -> Finding
 
 def _finding_limit(estimator: Estimator, limits: list[Seen]) -> Finding:
     machines = machines_of(limits)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.MEDIUM,
         f"Locked memory is limited to {limits[0].value} KiB on {place(machines, 'a machine')}; RDMA needs it unlimited",
@@ -151,9 +147,7 @@ def _finding_limit(estimator: Estimator, limits: list[Seen]) -> Finding:
 
 def _hint(failures: list[Failure]) -> Finding:
     machines = machines_of(failures)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.LOW,
         f"{_calls(failures)} fails on {place(machines, 'a machine')}; this release does not print why, and a small"

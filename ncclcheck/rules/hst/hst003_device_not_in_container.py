@@ -250,9 +250,7 @@ def _finding(
     proof: Sequence[Failure | Seen],
     numbers: Numbers,
 ) -> Finding:
-    return Finding(
-        RULE.code, RULE.name, severity, confidence, message, fix, {"hosts": machines}, evidence_of(proof), **numbers
-    )
+    return RULE.finding(severity, confidence, message, fix, {"hosts": machines}, evidence_of(proof), **numbers)
 
 
 RULE = Rule(

@@ -158,9 +158,7 @@ def _finding(estimator: Estimator, error: str, failures: list[Failure]) -> Findi
     meaning, fix = _meaning(error, peer)
     times = sum(failure.count for failure in failures)
     more = f", and {counted(times - 1, 'more connection')}" if times > 1 else ""
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH,
         f"{place(machines, 'A rank')} could not connect to {peer or 'a peer'}{more}"
@@ -183,9 +181,7 @@ def _meaning(error: str, peer: str) -> tuple[str, str]:
 
 def _security_group(estimator: Estimator, dropped: list[Seen]) -> Finding:
     machines = machines_of(dropped)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.MEDIUM,
         f"EFA requests of {place(machines, 'a rank')} did not reach the peer: usually the security group does not allow"

@@ -80,9 +80,7 @@ def _finding(estimator: Estimator, limit: Limit) -> Finding:
     calls = f" (in {listed(limit.calls)})" if limit.calls else ""
     what = "ran out of file descriptors" if limit.kind == FILES else "could not start another thread or process"
     limited = "the limit of open files" if limit.kind == FILES else "the limit of processes or of the container's pids"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH,
         f"{who} {what}{calls}: {limited} is too low, or something leaks",

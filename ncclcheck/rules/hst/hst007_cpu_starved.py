@@ -134,9 +134,7 @@ def _finding(
     where = place(layout.machines[:1], "one machine")
     others = sum(one.places for one, _ in found) - 1
     more = f"; {counted(others, 'other machine')} like that" if others else ""
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.WARNING,
         # inside a node little depends on the proxy threads
         confidence=Confidence.HIGH if facts.crossing.answer is Answer.YES else Confidence.MEDIUM,

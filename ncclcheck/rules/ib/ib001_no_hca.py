@@ -121,9 +121,7 @@ def _finding(facts: Facts, estimator: Estimator, saying: list[Seen | Failure], m
     what = "NCCL could not load libibverbs" if library else "NCCL found no InfiniBand or RoCE device"
     severity, confidence, why = _weight(facts, estimator, machines)
     crosses = facts.crossing.answer is Answer.YES
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         severity,
         confidence,
         f"{what} on {place(machines, 'machines that the input does not name')}: {why}",

@@ -227,9 +227,7 @@ def _finding(
     more: tuple[Evidence, ...] = (),
     fix: str = _FIX,
 ) -> Finding:
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.WARNING,
         confidence,
         message,

@@ -158,7 +158,7 @@ def _finding(
     severity: Severity, confidence: Confidence, message: str, fix: str, disabled: tuple[Seen, ...], numbers: Numbers
 ) -> Finding:
     subject = {"hosts": machines_of(disabled), "variable": ("NCCL_IB_DISABLE",)}
-    return Finding(RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence_of(disabled), **numbers)
+    return RULE.finding(severity, confidence, message, fix, subject, evidence_of(disabled), **numbers)
 
 
 RULE = Rule(

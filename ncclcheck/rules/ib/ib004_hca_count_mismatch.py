@@ -122,9 +122,7 @@ def _by_nccl(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvalua
     for seen in said:
         fewest, most = (int(count) for count in seen.value.split(" to "))
         if fewest < most:
-            yield Finding(
-                RULE.code,
-                RULE.name,
+            yield RULE.finding(
                 Severity.ERROR,
                 Confidence.MEDIUM,
                 f"NCCL counts {fewest} to {most} net devices over the ranks: all run with what the poorest have",
@@ -195,9 +193,7 @@ def _mismatch(estimator: Estimator, machines: Sequence[_Machine], poorer: Sequen
     actual: dict[str, object] = {"nics": len(poor.compute)}
     if 0 < slow < max(rates) and len(poor.ports) == len(rich.ports):  # the slowest rail sets the pace
         healthy, actual = {"nic_gbit": max(rates)}, {"nic_gbit": slow}
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH if one_job and (lacks or 0 not in rates) else Confidence.MEDIUM,
         f"{place(hosts, 'a machine')} {'has' if len(hosts) == 1 else 'have'} {poor}{lacks}, {of_others} {others}: all"
@@ -215,9 +211,7 @@ def _info(machines: Sequence[_Machine], what: str) -> Finding:
     few = min(odd.values())
     hosts = tuple(sorted(machine.name for machine in machines if odd[machine.listing.names] == few))
     lists = [f"{machine.name}: {listed(machine.listing.names)}" for machine in shown[:2]]
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH,
         f"{counted(len(machines), 'machine')} {what} ({'; '.join(lists)})",

@@ -107,9 +107,7 @@ def _finding(facts: Facts, estimator: Estimator, kind: str, returned: bool, even
     severity, what, numbers = _verdict(facts, estimator, kind, returned, max(event.times for event in events))
     which = _which(kind, devices, len(events))
     unnamed = "" if devices else " (this release does not print which)"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         severity,
         Confidence.HIGH,
         f"{which} of {place(machines, 'a machine')} {what}{unnamed}",

@@ -145,9 +145,7 @@ def _finding(facts: Facts, estimator: Estimator, meaning: str, failures: Sequenc
     first = failures[0]
     if infiniband and not first.local:  # GIDs are printed where they are in use
         meaning = "InfiniBand: port state, partition or MTU rather than a GID"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.MEDIUM if infiniband else Confidence.HIGH,
         f"On {place(machines, 'a rank')}{on} {_what(first)}{_ends(first)}: {meaning}",
@@ -205,9 +203,7 @@ def _changed(facts: Facts, estimator: Estimator, changes: Sequence[PortEvents], 
         "and RDMA failed: queue pairs keep the row that they started with" if failed else "and nothing failed so far"
     )
     numbers = stopped(estimator) if failed else no_number("a change that leaves the row in use costs nothing")
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR if failed else Severity.INFO,
         Confidence.HIGH if sure and not failed else Confidence.MEDIUM,
         f"The GID table of {place(machines, 'a machine')} changed{on} while the job was connected, {after}",

@@ -91,9 +91,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     broken = [*facts.failures("ib_rail_incompatible")]
     broken += [one for one in facts.failures("warn") if _BROKEN.search(one.fields.get("text", ""))]
     if broken:
-        yield Finding(
-            RULE.code,
-            RULE.name,
+        yield RULE.finding(
             Severity.WARNING,
             Confidence.HIGH,
             f"NCCL cannot connect net devices of different link layers on {place(machines_of(broken), 'a machine')}:"
@@ -163,9 +161,7 @@ def _near_no_gpu(matrix: Matrix) -> tuple[Matrix, list[str]] | None:
 def _front_end(matrix: Matrix, names: Sequence[str]) -> Finding:
     shown = {matrix.nic_names.get(nic, nic): nic for nic in matrix.nics}
     one = len(names) == 1
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.MEDIUM,
         f"{listed(names)} {'is' if one else 'are'} on no GPU's PCIe switch, while every GPU has another adapter on its"
@@ -189,9 +185,7 @@ def _finding(
     else:
         use = f"{'is' if one else 'are'} listed, and no channel in the input uses {'it' if one else 'them'}"
     who = f": {listed(names)} {use}" if names else ""
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.WARNING if carries else Severity.INFO,
         Confidence.HIGH,
         f"Net devices of {place(machines, 'a machine')} are mixed ({what}){who}",

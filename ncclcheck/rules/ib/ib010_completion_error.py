@@ -172,9 +172,7 @@ def _finding(
     over = f" over {listed(devices)}" if devices else ""
     behind = f", {counted(flushed.count, 'more request was', 'more requests were')} flushed behind" if flushed else ""
     meaning = "the peer had failed before" if follows else _meaning(facts, kind, completions)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO if follows else Severity.ERROR,
         Confidence.HIGH,
         f"RDMA requests of {place(machines, 'a rank')}{towards}{over} {kind.what} ({_status(completions)}):"
@@ -228,9 +226,7 @@ def _in_turn(completions: Sequence[Completions], most: int = 4) -> tuple[Evidenc
 
 
 def _only_flushed(flushed: Completions) -> Finding:
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH,
         f"RDMA requests of {place(flushed.machines, 'a rank')} were flushed ({_status([flushed])}): they follow another"
@@ -261,9 +257,7 @@ def _libfabric(estimator: Estimator, error: str, failures: Sequence[Failure]) ->
     machines = machines_of(failures)
     unreached = re.search(r"unreachable|unresponsive|RC 20\b", error, re.I)
     meaning = "the peer was not reached" if unreached else "the provider gave up on it"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH,
         f"Requests of {place(machines, 'a rank')} over libfabric completed with an error ({error}): {meaning}",

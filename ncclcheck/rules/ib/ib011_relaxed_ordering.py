@@ -90,9 +90,7 @@ def _finding(facts: Facts, reason: str) -> Finding:
         if forced
         else "update libibverbs1 and ibverbs-providers (rdma-core 29 or newer) in the image"
     )
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH if forced else Confidence.MEDIUM,
         f"On {place(machines_of(strict), 'a machine')} NCCL does without relaxed ordering on PCIe ({why}); these are"

@@ -82,9 +82,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 
 def _finding(message: str) -> Finding:
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.INFO,
         confidence=Confidence.HIGH,
         message=message,

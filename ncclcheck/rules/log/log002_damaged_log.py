@@ -96,9 +96,7 @@ def _finding(found: Damage) -> Finding:
     kinds = ["torn", "cut"] if found.lost else ["mended", "joined"]
     kinds += ["unknown"] if _strange(found) else []
     evidence = [one for kind in kinds for one in found.evidence.get(kind, ())]
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.INFO,
         confidence=Confidence.HIGH,
         message="; ".join(_sentences(found)),

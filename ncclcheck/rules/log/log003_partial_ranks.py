@@ -78,9 +78,7 @@ def _finding(absent: tuple[Absent, ...]) -> Finding:
         if largest.arrived
         else "; whether the others never arrived or only log elsewhere is not in it"
     )
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.INFO,
         confidence=Confidence.HIGH,
         message=message,

@@ -81,9 +81,7 @@ def _finding(files: list[Setting], what: str, sure: bool) -> Finding:
     stem, dot, suffix = name.rpartition(".")
     missing = "".join(f".{mark}" for mark in ("%h", "%p") if mark not in name)
     better = f"{stem}{missing}.{suffix}" if dot and "/" not in suffix and "%" not in suffix else f"{name}{missing}"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH if sure else Confidence.MEDIUM,
         f"NCCL_DEBUG_FILE={listed([setting.value for setting in files])} {what}",

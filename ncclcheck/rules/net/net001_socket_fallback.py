@@ -149,9 +149,7 @@ def _finding(facts: Facts, estimator: Estimator, traffic: _Traffic) -> Finding:
         sign = ""  # the cloud's own choice for instances without RDMA, whatever the GPUs
     cause, fix = _cause(facts, by_plugin)
     doubt = f"RDMA is expected: {sign}" if sign else "nothing in the input says that the machines have RDMA"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR if sign else Severity.WARNING,
         Confidence.HIGH if sign and traffic.sure else Confidence.MEDIUM,
         f"{_whose(traffic)} goes over {_carrier(facts, traffic)}: {f'{cause} ({doubt})' if cause else doubt}",

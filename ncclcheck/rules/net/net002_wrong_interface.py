@@ -377,9 +377,7 @@ def _finding(
     causes: tuple[str, ...] = (),
 ) -> Finding:
     subject = {"hosts": tuple(machines)} | ({"variable": variable} if variable else {})
-    return Finding(
-        RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence, causes=causes, **numbers
-    )
+    return RULE.finding(severity, confidence, message, fix, subject, evidence, causes=causes, **numbers)
 
 
 RULE = Rule(

@@ -93,9 +93,7 @@ def _finding(facts: Facts, estimator: Estimator, mixture: Mixture, others: int) 
     where = place(machines, "Some ranks")
     kinds = {networks.kind(name) for names, _ in mixture.parts for name in names}
     slower = "socket" in kinds and len(kinds) > 1
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH if machines and rest and facts.crossing.answer is Answer.YES else Confidence.MEDIUM,
         f"{where} {'uses' if len(machines) == 1 else 'use'} {listed(few)}, {place(rest, 'others')}"

@@ -280,9 +280,7 @@ def _finding(facts: Facts, estimator: Estimator, fault: _Fault) -> Finding:
     sure = crosses and facts.crossing.confidence == "high" and not fault.doubtful
     takes = "TCP sockets carry" if facts.networks else "NCCL takes TCP sockets for"
     effect = f": {takes} the traffic between machines" if crosses and not fault.stops else ""
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR if crosses or fault.stops else Severity.WARNING,
         Confidence.HIGH if sure else Confidence.MEDIUM,
         _sentence(fault) + effect,

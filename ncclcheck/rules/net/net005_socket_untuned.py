@@ -128,9 +128,7 @@ def _finding_idle(facts: Facts, idle: tuple[str, ...]) -> Finding:
     edges = _edges(facts)
     machines = machines_of(edges)
     used = sorted({device for edge in edges for device in edge.devices})
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.MEDIUM,
         f"All channels between machines go over {used[0]}; {listed(idle)} of {place(machines, 'the machines')} carries"
@@ -145,9 +143,7 @@ def _finding_idle(facts: Facts, idle: tuple[str, ...]) -> Finding:
 def _finding_untuned(facts: Facts, estimator: Estimator, sockets: list[Seen], rate: float) -> Finding:
     machines = machines_of(sockets)
     speeds = facts.notes("net_socket_speed")
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.MEDIUM,
         f"One socket on one thread per connection on a line of {rate:g} Gb/s ({place(machines, 'all machines')}): a"

@@ -100,9 +100,7 @@ def _nothing_but_collnet(facts: Facts, setting: Setting) -> bool:
 
 def _finding(asked: list[Setting], why: str, machines: tuple[str, ...], evidence: tuple[Evidence, ...]) -> Finding:
     subject = hosts_and_names(asked)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH,
         f"{listed([written(one) for one in asked])} asks for CollNet (SHARP) and it is not used: {why}",

@@ -110,9 +110,7 @@ def _finding(
     estimator: Estimator,
 ) -> Finding:
     names = listed([gpu.name for gpu in gpus.classes(facts, estimator)])
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.WARNING,
         confidence=Confidence.HIGH if evidence else Confidence.MEDIUM,
         message=f"no NVLink between {who}, which are {names} and built with it: their paths are {', '.join(paths)}",

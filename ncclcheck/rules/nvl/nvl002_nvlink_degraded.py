@@ -192,9 +192,7 @@ def _finding(
     confidence: Confidence,
     numbers: Numbers,
 ) -> Finding:
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.ERROR,
         confidence=confidence,
         message=message,

@@ -259,7 +259,7 @@ def _finding(
     subject = {"hosts": machines_of(proof) if hosts is None else hosts}
     if variable:
         subject["variable"] = (variable,)
-    return Finding(RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence_of(proof), **numbers)
+    return RULE.finding(severity, confidence, message, fix, subject, evidence_of(proof), **numbers)
 
 
 RULE = Rule(

@@ -263,7 +263,7 @@ def _finding(
     evidence: tuple[Evidence, ...],
     numbers: Numbers,
 ) -> Finding:
-    return Finding(RULE.code, RULE.name, severity, confidence, message, fix, {"hosts": hosts}, evidence, **numbers)
+    return RULE.finding(severity, confidence, message, fix, {"hosts": hosts}, evidence, **numbers)
 
 
 RULE = Rule(

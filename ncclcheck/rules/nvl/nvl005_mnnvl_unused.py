@@ -122,9 +122,7 @@ def _finding(
 ) -> Finding:
     cause, variable, lines = _cause(facts)
     subject = {"hosts": machines} | ({"variable": (variable,)} if variable else {})
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.WARNING,
         confidence,
         f"{counted(len(machines), 'machine')} ({listed(machines)}) {what}; NCCL uses the network between them"

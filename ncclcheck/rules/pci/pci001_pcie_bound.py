@@ -263,9 +263,7 @@ def _finding(
     actual: dict[str, object],
     fix: str,
 ) -> Finding:
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=severity,
         confidence=confidence,
         message=message,

@@ -293,9 +293,7 @@ def _finding(
 ) -> Finding:
     healthy = gpus.best_paths(facts, gpus.nvlink_by_design(facts, estimator))
     numbers = stopped(estimator) if stops else compared(estimator, healthy, {"intra": "shm"})
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=severity,
         confidence=confidence,
         message=message,

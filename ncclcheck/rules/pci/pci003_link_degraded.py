@@ -153,9 +153,7 @@ def _finding(groups: Sequence[Group], facts: Facts, estimator: Estimator) -> Fin
     names = listed([link.name for link in first.slow])
     where = f" of {first.where}" if first.where else ""
     more = f"; the same kind of difference on {len(groups) - 1} more" if len(groups) > 1 else ""
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.WARNING,
         confidence=Confidence.LOW,
         message=f"The PCIe link of {names}{where} is {slow.text} ({slow.gbps:g} GB/s as NCCL counts), most"

@@ -181,7 +181,7 @@ def _finding(
     confidence: Confidence = Confidence.MEDIUM,
 ) -> Finding:
     subject = {"hosts": hosts}
-    return Finding(RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence[:4], **numbers)
+    return RULE.finding(severity, confidence, message, fix, subject, evidence[:4], **numbers)
 
 
 RULE = Rule(

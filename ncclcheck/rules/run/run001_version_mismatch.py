@@ -129,9 +129,7 @@ def _printed(estimator: Estimator, complaints: Sequence[Failure]) -> Finding:
     said = ", ".join(f"{release}{_ranks(sorted(ranks[release]))}" for release in newest_first)
     machines = machines_of(complaints)
     told = said or f"{place(machines, 'a process')} and {complaints[0].fields.get('peer', 'its peer')} differ"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH,
         f"Ranks of one job load different releases of NCCL: {told}",
@@ -163,9 +161,7 @@ def _clash(estimator: Estimator, clash: Clash) -> Finding:
         message = f"Channel lines are printed in the forms of two releases of NCCL: {said}"
     else:
         message = f"Machines load different releases of NCCL, and nothing shows that they are of different jobs: {said}"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH if clash.proven else Confidence.MEDIUM,
         message,
@@ -227,9 +223,7 @@ def _differ(
 ) -> Finding:
     most_first = sorted(apart, key=lambda value: (-len(apart[value]), value))
     said = ", ".join(f"{value} on {place(apart[value], 'a machine')}" for value in most_first)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         severity,
         Confidence.HIGH,
         f"{what}: {said}",

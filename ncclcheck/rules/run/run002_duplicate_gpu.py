@@ -122,9 +122,7 @@ def _finding(
 ) -> Finding:
     ordered = tuple(sorted(ranks, key=int))
     who = f"Ranks {listed(ordered, 8)} of one communicator share" if ranks else "Several ranks share"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         confidence,
         f"{who} {counted(gpus, 'GPU') if gpus else 'a GPU'} on {place(machines, 'one machine')}",

@@ -177,9 +177,7 @@ def _found(
     ranks: tuple[int, ...],
     evidence: tuple[Evidence, ...],
 ) -> Finding:
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         confidence,
         message,

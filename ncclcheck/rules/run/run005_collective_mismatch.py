@@ -129,9 +129,7 @@ def _found(
     ranks: tuple[int, ...],
     evidence: tuple[Evidence, ...],
 ) -> Finding:
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         confidence,
         message,

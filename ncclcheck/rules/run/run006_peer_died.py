@@ -59,9 +59,7 @@ _FIX = "look for what failed first: {}, its traceback, dmesg -T of its host, the
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     lost = lost_peers(facts)
     if lost is not None:
-        yield Finding(
-            RULE.code,
-            RULE.name,
+        yield RULE.finding(
             Severity.INFO,
             Confidence.HIGH,
             _message(lost),

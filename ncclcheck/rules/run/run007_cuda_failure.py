@@ -169,9 +169,7 @@ def _reported(estimator: Estimator, reported: GpuError) -> Finding:
     ranks = tuple(map(str, reported.ranks))
     where = f" on {place(reported.machines, '')}" if reported.machines else ""
     who = f"{'rank' if len(ranks) == 1 else 'ranks'} {listed(ranks)}" if ranks else "a process"
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH,
         f"CUDA reports '{reported.error}' to {who}{where}: {found.cause}",
@@ -185,9 +183,7 @@ def _reported(estimator: Estimator, reported: GpuError) -> Finding:
 def _without_memory(estimator: Estimator, failures: list[Failure]) -> Finding:
     """The last words of an allocation, without the error before them."""
     machines = machines_of(failures)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         Confidence.MEDIUM,
         f"NCCL could not allocate memory of a GPU on {place(machines, 'a machine')}: usually none is left, unless the"
@@ -211,9 +207,7 @@ def _finding(facts: Facts, estimator: Estimator, failures: list[Failure]) -> Fin
     code = next((f" ({failure.fields['code']})" for failure in failures if "code" in failure.fields), "")
     where = f" in {files[0]}" if len(files) == 1 else ""
     ending = "driver shutting down" in error.lower()
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO if ending else Severity.ERROR,
         Confidence.LOW if ending else Confidence.HIGH,
         f"{_call(facts, failures[0])}{where} failed on {place(machines, 'a rank')} with '{error}'{code}:"

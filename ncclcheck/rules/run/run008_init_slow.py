@@ -82,9 +82,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 def _finding(one: InitTimes) -> Finding:
     late = one.late if len(one.late) * 2 < one.ranks else ()
     message, fix = _told(one, late)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         Confidence.HIGH if late or one.ranks == one.nranks else Confidence.MEDIUM,
         f"Init of {one.nranks} ranks took {one.total:.0f} s, {message}",

@@ -163,9 +163,7 @@ def _finding(facts: Facts, faults: list[_Fault]) -> Finding:
     newest = max(fault.mended for fault in faults)
     surest = max(faults, key=lambda fault: ("low", "medium", "high").index(fault.confidence.value))
     said = [f"{fault.symptom}; mended in {_text(fault.mended)}" for fault in faults]
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO,
         surest.confidence,
         f"NCCL {listed([_text(release) for release in facts.releases])}: {'; '.join(said)}",

@@ -107,9 +107,7 @@ def _finding(facts: Facts, estimator: Estimator, first: FirstDeath) -> Finding:
     stopped_outside = first.nature is Nature.STOPPED
     machines = sorted({death.machine for death in first.deaths if death.machine})
     ranks = sorted({death.rank for death in first.deaths if death.rank}, key=int)
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.INFO if stopped_outside else Severity.ERROR,
         _confidence(first),
         _message(first),

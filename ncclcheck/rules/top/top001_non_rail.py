@@ -144,9 +144,7 @@ def _crossing(rails: RingRails, facts: Facts, estimator: Estimator, confidence: 
     message += f": {cause}" if cause else "; free on one leaf or a non-blocking fabric, spine hops on a rail-wired one"
     change = {"crossing_share": rails.share}
     numbers = compared(estimator, {}, change) if cause else no_number("the fabric is unknown")
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.WARNING if cause else Severity.INFO,
         confidence=confidence,
         message=message,
@@ -237,9 +235,7 @@ def _uneven(
     # a job over several such machines: traffic of the far GPUs shares the near ones' NICs or leaves its rail
     several = {"nodes": 2, "network": "rdma"}
     healthy, actual = {**several, "nics": len(matrix.gpus)}, {**several, **change, "crossing_share": share}
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.WARNING,
         confidence=Confidence.HIGH,
         message=f"GPUs are not equally near their NICs: {what}",

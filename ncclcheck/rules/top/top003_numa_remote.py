@@ -210,7 +210,7 @@ def _finding(
     devices: tuple[str, ...] = (),
 ) -> Finding:
     subject = {"devices": devices} if devices else {"hosts": hosts}
-    return Finding(RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence, **numbers)
+    return RULE.finding(severity, confidence, message, fix, subject, evidence, **numbers)
 
 
 RULE = Rule(

@@ -259,9 +259,7 @@ def _finding(
     confidence: Confidence = Confidence.HIGH,
     severity: Severity = Severity.WARNING,
 ) -> Finding:
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=severity,
         confidence=confidence,
         message=message,

@@ -145,9 +145,7 @@ def _differing(one: Channels) -> Finding:
 def _finding(
     message: str, one: Channels, fix: str, numbers: Numbers, severity: Severity, causes: tuple[str, ...] = ()
 ) -> Finding:
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         severity,
         Confidence.MEDIUM,
         message,

@@ -268,9 +268,7 @@ def _finding(
     causes: tuple[str, ...] = (),
 ) -> Finding:
     subject = {"hosts": hosts}
-    return Finding(
-        RULE.code, RULE.name, severity, confidence, message, fix, subject, evidence, causes=causes, **numbers
-    )
+    return RULE.finding(severity, confidence, message, fix, subject, evidence, causes=causes, **numbers)
 
 
 RULE = Rule(

@@ -110,9 +110,7 @@ def _split(cases: list[Inside], facts: Facts, estimator: Estimator) -> Finding:
     over = f"talk over {listed(case.networks)}" if case.networks else "are joined by the network only"
     nodes = "several nodes" if case.local_ranks is None else f"nodes of {counted(case.local_ranks, 'rank')}"
     message = f"The {case.ranks} ranks on {where} {over}, because NCCL takes them for {nodes}: {cause}"
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.WARNING,
         confidence=Confidence.HIGH,
         message=message,
@@ -158,9 +156,7 @@ def _numbers(case: Inside, facts: Facts, estimator: Estimator) -> Numbers:
 
 def _chosen(cases: list[Inside]) -> Finding:
     case = cases[0]
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.INFO,
         confidence=Confidence.MEDIUM,
         message=f"Some of the {case.ranks} GPUs of {place(case.machines[:1], 'one machine')} talk over"

@@ -96,9 +96,7 @@ def _finding(group: SpanningGroup, facts: Facts, estimator: Estimator) -> Findin
         message += ": the ranks of a host are not consecutive"
     elif planned:
         message += "; right for data parallel beside the groups that stay inside a node, wrong for tensor parallel"
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=Severity.INFO if planned else Severity.WARNING,
         confidence=Confidence.LOW if planned else Confidence.HIGH if group.interleaved else Confidence.MEDIUM,
         message=message,

@@ -166,9 +166,7 @@ def _finding(
     evidence: tuple[Evidence, ...],
     numbers: Numbers,
 ) -> Finding:
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
+    return RULE.finding(
         severity=severity,
         confidence=confidence,
         message=message,
