@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from ncclcheck.rules.model import Rule
 
 LOOKED_FOR = (
-    "nothing to judge here; looked for lines of NCCL ('NCCL INFO', 'NCCL WARN', 'NCCL version'), for the output of"
-    " 'nvidia-smi topo -m' and for NCCL's topology files; run the job with NCCL_DEBUG=INFO"
+    "nothing to judge here; looked for lines of NCCL ('NCCL INFO', 'NCCL WARN', 'NCCL version'), for last words of"
+    " processes and launchers, for the output of 'nvidia-smi topo -m' and for NCCL's topology files; run the job with"
+    " NCCL_DEBUG=INFO"
 )
 
 

@@ -153,6 +153,13 @@ class Estimator:
             return Cost("GPU-hours per GPU until noticed", hours)
         return Cost("GPU-hours until noticed", hours.scale(ranks))
 
+    def stood(self, seconds: float) -> Cost:
+        """GPU-hours of a job that stood still for a known time; per GPU where the job's size is unknown."""
+        hours, ranks = Range(seconds / 3600, seconds / 3600, seconds / 3600), self._ranks()
+        if ranks is None:
+            return Cost("GPU-hours per GPU until the watchdog fired", hours)
+        return Cost("GPU-hours until the watchdog fired", hours.scale(ranks))
+
     def _ranks(self) -> int | None:
         if self.shape.nranks:
             return self.shape.nranks

@@ -103,11 +103,12 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "next_state": pl.String, "gid_index": pl.Int64, "local_gid": pl.String, "remote_gid": pl.String,
     },
     # lines around NCCL's records that tell of the end of a process, by event; which columns are filled depends on it.
-    # rank_label: PyTorch names the rank before the line, as it does with what nobody caught
+    # rank_label: PyTorch names the rank before the line, as it does with what nobody caught. Of its watchdog, rank is
+    # that in the process group, world_rank that of the job; group_sure: the group's name is the same on all ranks
     "around": {
         **_WHERE, "event": pl.String, "time": pl.String, "exception": pl.String, "code": pl.Int64, "signal": pl.Int64,
         "rank": pl.Int64, "rank_label": pl.Boolean, "pid": pl.Int64, "host": pl.String, "tasks": pl.String,
-        "text": pl.String, "word": pl.String,
+        "text": pl.String, "word": pl.String, "world_rank": pl.Int64, "group": pl.String, "group_sure": pl.Boolean,
     },
     # all lines of an input. folded: Ray left out lines of other ranks that look alike
     "inputs": {"source": pl.UInt32, "lines": pl.Int64, "folded": pl.Boolean},

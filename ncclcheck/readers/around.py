@@ -16,13 +16,22 @@ EVENTS = (
     "elastic_host", "elastic_rank", "elastic_exit", "elastic_closing", "elastic_signalled", "srun_error",
     "slurm_cancelled", "slurm_oom", "mpi_noticed", "mpi_process", "mpi_exit", "mpi_abort", "hydra_process",
     "hydra_exit", "deepspeed_exit", "horovod_exit", "spawn_ended", "ray_worker_died", "kube_exit", "kube_oom",
-    "test_failed", "watchdog_timeout", "watchdog_cuda", "watchdog_abort", "watchdog_stuck",
+    "test_failed", "watchdog_timeout", "watchdog_status", "watchdog_signal", "watchdog_cuda", "watchdog_abort",
+    "watchdog_stuck",
 )  # fmt: skip
 
 # PyTorch puts this before what nobody caught.
-_RANK = r"\[[Rr]ank ?(\d{1,7})\][: ]*$"
+_RANK = r"(?:\[|\[PG [^\]]* )[Rr]ank ?(\d{1,7})\][: ]*$"
 # The watchdog names it with the group: `[PG 0 (default_pg) Rank 12] Process group watchdog ...`, `[Rank 3] NCCL ...`.
 _WATCHED = r"[Rr]ank (\d{1,7})\] (?:Process group|NCCL) $"
+_STUCK = r"[Rr]ank (\d{1,7})\] (?:ProcessGroupNCCL's )?$"
+_RANKS = {"watchdog_cuda": _WATCHED, "watchdog_stuck": _STUCK}
+# PyTorch's C++ log since 2.2: the rank of the job. What the watchdog names is the rank in its group.
+_WORLD_RANK = r"\[rank(\d{1,7})\]:\s*\[[EWI]"
+# `[PG ID 3 PG GUID 17(tp) Rank 0]` since 2.5, `[PG 0 (default_pg) Rank 6]` and `[PG 3 Rank 4]` before. The GUID is the
+# same on all ranks, a number of the process's own only where it is 0.
+_GUID = r"\[PG ID \d+ PG GUID ([^\s(\]]{1,64})"
+_ORDINAL = r"\[PG (\d{1,7}) (?:\([^)]*\) )?Rank"
 
 
 def around_rows(typed: Callable[[str], pl.DataFrame | None], heads: pl.Series) -> pl.DataFrame | None:
@@ -37,9 +46,8 @@ def around_rows(typed: Callable[[str], pl.DataFrame | None], heads: pl.Series) -
             frame = frame.filter(~before.str.ends_with("nccl"))
         columns = frame.columns
         names = [name for name in columns if name.startswith("exc_")]
-        label = heads.gather(frame.get_column("_head")).str.extract(_RANK).cast(pl.Int64, strict=False)
-        if event == "watchdog_cuda":
-            label = heads.gather(frame.get_column("_head")).str.extract(_WATCHED).cast(pl.Int64, strict=False)
+        before = heads.gather(frame.get_column("_head"))
+        label = before.str.extract(_RANKS.get(event, _RANK)).cast(pl.Int64, strict=False)
         rank = pl.coalesce(*(name for name in ("rank", "process") if name in columns), label)
         words = [name for name in ("signal_name", "limit_name") if name in columns]
         hosts = [name for name in ("hosts", "node_name") if name in columns]
@@ -50,8 +58,19 @@ def around_rows(typed: Callable[[str], pl.DataFrame | None], heads: pl.Series) -
                 host=pl.coalesce(hosts) if hosts else None,
                 exception=pl.coalesce(names) if names else None,
                 word=pl.coalesce(words) if words else None,
+                **(_watched(before) if event.startswith("watchdog") else {}),
             )
         )  # fmt: skip
     if not parts:
         return None
     return pl.concat([conform("around", part) for part in parts]).sort("source", "line", maintain_order=True)
+
+
+def _watched(before: pl.Series) -> dict[str, pl.Series]:
+    """Of whom a line of the watchdog speaks, by what stands before it."""
+    guid, ordinal = before.str.extract(_GUID), before.str.extract(_ORDINAL)
+    return {
+        "world_rank": before.str.extract(_WORLD_RANK).cast(pl.Int64, strict=False),
+        "group": guid.fill_null(ordinal),
+        "group_sure": guid.is_not_null() | (ordinal == "0"),
+    }

@@ -57,10 +57,11 @@ def read_sources(sources: Sequence[Blocks]) -> Reading:
     for name, frame in other.tables().items():
         tables[name] = pl.concat([tables[name], frame]) if name in tables else frame
     tables["inputs"] = other.inputs(events.counts)
+    told = set(tables["around"].get_column("source")) if "around" in tables else set()
     inputs = []
     for index, count in enumerate(events.counts):
         kinds = ["nccl-log"] if count.recognised or count.unrecognised else []
-        kinds += sorted(other.kinds.get(index, ()))
+        kinds += sorted(other.kinds.get(index, set()) | ({"job-output"} if index in told else set()))
         inputs.append(InputReading(tuple(kinds), count.lines, count.recognised, count.unrecognised))
     return Reading(tables, tuple(inputs))
 

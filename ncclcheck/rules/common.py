@@ -45,6 +45,11 @@ def stopped(estimator: Estimator) -> Numbers:
     return Numbers(estimate=None, cost=estimator.stops(), no_estimate_because=STOPS)
 
 
+def stood(estimator: Estimator, seconds: float) -> Numbers:
+    """A job that stood still for a known time."""
+    return Numbers(estimate=None, cost=estimator.stood(seconds), no_estimate_because=STOPS)
+
+
 def no_number(because: str) -> Numbers:
     return Numbers(estimate=None, cost=None, no_estimate_because=because)
 

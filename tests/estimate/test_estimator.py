@@ -253,6 +253,13 @@ def test_a_job_that_stands_still() -> None:
     assert Estimator(JobShape()).stops().unit == "GPU-hours per GPU until noticed"
 
 
+def test_a_known_time_is_no_range() -> None:
+    cost = Estimator(JobShape(nranks=256)).stood(600)
+    assert cost.amount == Range(256 / 6, 256 / 6, 256 / 6)
+    assert cost.unit == "GPU-hours until the watchdog fired"
+    assert Estimator(JobShape()).stood(600).unit == "GPU-hours per GPU until the watchdog fired"
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -66,7 +66,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             _FIX.format(f"the log of {listed(lost.origin)}" if lost.origin else "ranks that do not complain of a peer"),
             {"hosts": lost.machines},
             lost.evidence,
-            causes=first_causes(facts, "RUN005", "RUN003"),
+            causes=first_causes(facts, "RUN005", "RUN004", "RUN003"),
             **no_number("a consequence of a failure elsewhere"),
         )
     elif not facts.visibility.info and not facts.failures():

@@ -61,6 +61,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.deaths import ABORT, BUS, KILL, Death, FirstDeath, Nature, ended_well, first_death
+from ncclcheck.facts.timeouts import death_follows
 from ncclcheck.rules.common import listed, no_number, stopped
 from ncclcheck.rules.failures import STOPPERS
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -114,7 +115,7 @@ def _finding(facts: Facts, estimator: Estimator, first: FirstDeath) -> Finding:
         _fix(first),
         {"hosts": tuple(machines), "ranks": tuple(ranks)},
         tuple(death.evidence for death in first.deaths[:_MOST_NAMED]),
-        causes=_causes(first),
+        causes=(*_causes(first), *(("RUN004",) if death_follows(facts) else ())),
         **(no_number("stopped from outside") if stopped_outside else stopped(estimator)),
     )
 
