@@ -158,9 +158,7 @@ def _found(
     if death_follows(facts):
         causes = tuple(code for code in causes if code != "RUN010")
     hosts, ranks = subject
-    return Finding(
-        RULE.code,
-        RULE.name,
+    return RULE.finding(
         Severity.ERROR,
         confidence,
         message,
