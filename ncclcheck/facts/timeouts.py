@@ -259,10 +259,11 @@ def _with_silent(facts: Facts, found: Sequence[Timeout], rows: pl.DataFrame) -> 
         return list(found)
     total = max(max(seen) + 1, _world_size(facts))
     waiting = {rank for one in found for rank in one.waiting}
+    if total > 2 * len(waiting):  # the output of most ranks is not there
+        return list(found)
     missing = tuple(rank for rank in range(total) if rank not in waiting)
-    # where half of the ranks are not to be seen, their output is not there
     logged = set(missing) <= seen | _machines(facts).keys()
-    if not missing or 2 * len(missing) > (total if logged else len(waiting)):
+    if not missing or (2 * len(missing) > len(waiting) and not logged):
         return list(found)
     one = max(found, key=lambda one: len(one.waiting))
     if len(found) > 1:

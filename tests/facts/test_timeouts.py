@@ -76,6 +76,7 @@ def test_far_numbers_without_a_group_are_of_two() -> None:
 
 def test_half_of_the_ranks_are_not_silent() -> None:
     assert only([*waits(0, 5), *waits(63, 5)]).first == ()
+    assert only([*waits(0, 5), *waits(9999999, 5)]).first == ()
 
 
 def test_a_rank_that_waits_elsewhere_is_not_silent() -> None:
