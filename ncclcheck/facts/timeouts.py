@@ -257,8 +257,8 @@ def _with_silent(facts: Facts, found: Sequence[Timeout], rows: pl.DataFrame) -> 
     seen = set(rows.get_column("who").drop_nulls())
     if not seen or facts.jobs > 1 or not rows.select(numbered.all()).item() or any(one.mixed for one in found):
         return list(found)
-    total = max(max(seen) + 1, _world_size(facts))
     waiting = {rank for one in found for rank in one.waiting}
+    total = max(max(seen | waiting) + 1, _world_size(facts))
     if total > 2 * len(waiting):  # the output of most ranks is not there
         return list(found)
     missing = tuple(rank for rank in range(total) if rank not in waiting)
