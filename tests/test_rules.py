@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,10 @@ def test_page(code: str) -> None:
 @pytest.mark.parametrize("code", ENTRIES)
 def test_causes_name_rules(code: str) -> None:
     assert set(ENTRIES[code].rule.caused_by) <= set(ENTRIES) - {code}
+
+
+def test_no_rule_is_the_cause_of_its_own_cause() -> None:
+    TopologicalSorter({code: entry.rule.caused_by for code, entry in ENTRIES.items()}).prepare()
 
 
 @pytest.mark.parametrize("code", EXPECTED)

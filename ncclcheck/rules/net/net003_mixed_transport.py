@@ -117,5 +117,5 @@ RULE = Rule(
     summary="Ranks of one communicator use different networks",
     check=check,
     since="0.1.0",
-    caused_by=("HST003", "IB001", "IB003", "NET001", "NET004"),
+    caused_by=("HST003", "IB001", "IB003", "NET004"),
 )

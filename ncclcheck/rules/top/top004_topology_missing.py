@@ -277,5 +277,5 @@ RULE = Rule(
     summary="NCCL does not know what is near what: a guest without a topology file, or a file that does not fit",
     check=check,
     since="0.1.0",
-    caused_by=("VRT001", "HST003"),
+    caused_by=("HST003",),
 )

@@ -184,5 +184,5 @@ RULE = Rule(
     summary="The job runs in virtual machines, and what that hides from NCCL",
     check=check,
     since="0.1.0",
-    caused_by=("GDR001",),
+    caused_by=("GDR001", "TOP004"),
 )
