@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ncclcheck.engine.report import Report
 from ncclcheck.report.coverage import open_questions, statistics, summary
 from ncclcheck.report.findings import write_evidence, write_findings
@@ -13,6 +15,7 @@ from ncclcheck.report.style import Style
 # So many codes are read; more are counted.
 _CODES_SHOWN = 8
 # What shows nearly all that rules ask for.
+_BY_LEVEL = re.compile("NCCL_DEBUG(?:_SUBSYS)?=|INFO")
 RERUN = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH"
 
 
@@ -54,7 +57,7 @@ def _advice(questions: dict[str, list[str]], report: Report) -> str:
     if len(questions) == 1:
         return next(iter(questions)) or "no reason given"
     every = _still_open(questions)
-    settled = {code for need, codes in questions.items() if "NCCL_DEBUG" in need or "INFO" in need for code in codes}
+    settled = {code for need, codes in questions.items() if _BY_LEVEL.search(need) for code in codes}
     if not settled or any(RERUN in finding.fix for finding in report.findings):
         return "-v tells what each needs"
     which = "" if len(settled) == len(every) else f" for {_these(sorted(settled))}"

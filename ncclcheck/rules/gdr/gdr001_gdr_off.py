@@ -267,7 +267,8 @@ def _likely_cause(facts: Facts) -> tuple[str, str]:
         return f"NCCL_NET_GDR_LEVEL={level[0]} forbids it", "unset NCCL_NET_GDR_LEVEL"
     if far:
         cause = f"GPU and NIC are too far apart (distance {far[0].distance} > {far[0].limit})"
-        return cause, "use the NIC beside the GPU (nvidia-smi topo -m, NCCL_IB_HCA), or try NCCL_NET_GDR_LEVEL=PHB"
+        fix = "use the NIC beside the GPU (nvidia-smi topo -m, NCCL_IB_HCA), or try NCCL_NET_GDR_LEVEL=PHB (SYS between"
+        return cause, f"{fix} sockets) and measure"
     if omni_path(facts):
         return (
             "Omni-Path over verbs (hfi1) does not read GPU memory",

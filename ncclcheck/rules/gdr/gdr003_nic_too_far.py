@@ -27,7 +27,8 @@ assumptions, not measurements: root ports differ.
 
     nvidia-smi topo -m                                # the NIC should be PIX or PXB to its GPU
     NCCL_IB_HCA=...                                   # name the NIC beside the GPU, or unset a filter that hides it
-    NCCL_NET_GDR_LEVEL=PHB                            # allows the way through the host bridge; measure it
+    NCCL_NET_GDR_LEVEL=PHB                            # allows the way through the host bridge (SYS: between
+                                                      # sockets as well); measure it
 
 Use the GPUs beside the NIC (CUDA_VISIBLE_DEVICES, `--gpu-bind=closest`), move the card to the right riser, or give a
 virtual machine the topology file of its type: in a flat guest every path is PHB and GPUDirect stays off. Level names
@@ -66,7 +67,10 @@ if TYPE_CHECKING:
 
 _BELOW_DEFAULT = ("LOC", "NVL", "NVB", "C2C", "PIX")
 _NEAR = "use the NIC beside the GPU (nvidia-smi topo -m; NCCL_IB_HCA may hide it; CUDA_VISIBLE_DEVICES)"
-_FIX = f"{_NEAR}, or try NCCL_NET_GDR_LEVEL=PHB and measure; in a guest give NCCL the instance type's topology file"
+_FIX = (
+    f"{_NEAR}, or try NCCL_NET_GDR_LEVEL=PHB (SYS between sockets) and measure; in a guest give NCCL the instance type's"
+    " topology file"
+)
 _NEEDS = (
     "why edges go without GPUDirect: NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH prints distances (to 2.29.7) and patterns, or"
     " `nvidia-smi topo -m`"

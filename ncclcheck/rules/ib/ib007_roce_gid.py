@@ -14,7 +14,6 @@ A queue pair of RoCE needs a row of the port's GID table that its peer can reach
 - `GID table change` on a RoCE port and failures beside it: an address was added or removed while queue pairs used the
   table. Without failures: information.
 
-
 2.24.3 and newer print device, state, index and both GIDs; 2.19.1 to 2.23.4 the number of the error; older releases its
 words.
 

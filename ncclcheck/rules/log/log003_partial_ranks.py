@@ -53,6 +53,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.presence import Absent
 from ncclcheck.rules.common import counted
+from ncclcheck.rules.failures import folded
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 def _finding(absent: tuple[Absent, ...]) -> Finding:
     largest = max(absent, key=lambda one: one.nranks)
     others = len(absent) - 1
-    message = f"{len(largest.seen)} of {largest.nranks} ranks of a communicator are in the input"
+    verb = "is" if len(largest.seen) == 1 else "are"
+    message = f"{len(largest.seen)} of {largest.nranks} ranks of a communicator {verb} in the input"
     message += f" ({counted(others, 'more communicator')} in part)" if others else ""
     message += (
         ": the others arrived, only their logs are not here"
@@ -84,22 +86,11 @@ def _finding(absent: tuple[Absent, ...]) -> Finding:
         message=message,
         fix="give the logs of all ranks (NCCL_DEBUG_FILE=/shared/nccl.%h.%p.log, srun -l, mpirun --tag-output), or a"
         " directory of them",
-        subject={"ranks": _folded(largest.missing)},
+        subject={"ranks": folded(largest.missing)},
         evidence=largest.evidence,
         causes=() if largest.arrived else ("RUN003",),
         no_estimate_because="logs that are not here cost no bandwidth",
     )
-
-
-def _folded(ranks: tuple[int, ...]) -> tuple[str, ...]:
-    """`0, 2-7`: runs of ranks in few words."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return tuple(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 RULE = Rule(

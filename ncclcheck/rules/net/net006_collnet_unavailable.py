@@ -58,12 +58,15 @@ if TYPE_CHECKING:
     from ncclcheck.facts.evidence import Evidence
     from ncclcheck.facts.facts import Facts
 
+_NEEDS_ENV = "the settings: NCCL_DEBUG=INFO with ENV in NCCL_DEBUG_SUBSYS prints them"
 _NEEDS = "the line 'N coll channels, M collnet channels' (NCCL 2.20.3+) of a communicator on several nodes"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     asked = _asked(facts)
     if not asked:
+        if not facts.visibility.env:
+            yield NotEvaluated(_NEEDS_ENV)
         return
     channels = collnet_channels(facts)
     refused = [

@@ -109,6 +109,10 @@ def _finding(facts: Facts, estimator: Estimator, begun: Sequence[Unfinished]) ->
     )
 
 
+def _all(nranks: int | None) -> str:
+    return "Both ranks" if nranks == 2 else f"All {nranks} ranks"
+
+
 def _told(one: Unfinished, died: set[str]) -> tuple[str, Confidence, str, tuple[int, ...]]:
     """Message, confidence, fix and the ranks that are meant. died: ranks whose end is on record."""
     stuck, where = ranks_in_words(one.stuck), f" on {place(one.machines, '')}" if one.machines else ""
@@ -119,10 +123,10 @@ def _told(one: Unfinished, died: set[str]) -> tuple[str, Confidence, str, tuple[
         )
         return message, Confidence.MEDIUM if one.beside else Confidence.HIGH, _FIX_STUCK, one.stuck
     if one.arrived:
-        message = f"All {one.nranks} ranks met, and {stuck}{where} did not complete init"
+        message = f"{_all(one.nranks)} met, and {stuck}{where} did not complete init"
         return message, Confidence.HIGH, _FIX_STUCK, one.stuck
     if not one.absent:
-        message = f"All {one.nranks} ranks began init and none got through the first exchange between them"
+        message = f"{_all(one.nranks)} began init and none got through the first exchange between them"
         return message, Confidence.HIGH, _FIX_CONNECT, one.stuck
     if one.failed:
         message = f"{stuck[0].upper()}{stuck[1:]} of {one.nranks}{where} began init and failed in it"

@@ -247,5 +247,5 @@ RULE = Rule(
     summary="A CUDA or driver call failed inside NCCL",
     check=check,
     since="0.1.0",
-    caused_by=("PCI002", "NVL003", "NVL004"),
+    caused_by=("PCI002", "NVL003", "NVL004", "HST001"),
 )

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 _NEEDS = "'Init timings' of a communicator of several ranks (2.22.3 and newer, NCCL_DEBUG=INFO)"
+_PRINTED_FROM = 22203
+_NEEDS_RELEASE = "NCCL 2.22.3 or newer, which prints 'Init timings'"
 # Loading kernels and searching the topology take some seconds on a healthy machine.
 _LONG_S = 10.0
 _SHARE = 0.5
@@ -72,7 +74,8 @@ _FIX_CONNECT = "leave NCCL_RUNTIME_CONNECT at 1; fewer channels and communicator
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     times = init_times(facts)
     if not times:
-        yield NotEvaluated(_NEEDS)
+        old = facts.release is not None and facts.release < _PRINTED_FROM
+        yield NotEvaluated(_NEEDS_RELEASE if old else _NEEDS)
     for one in times:
         if one.total >= _LONG_S and max(one.bootstrap, one.connections) >= _SHARE * one.total:
             yield _finding(one)

@@ -131,7 +131,7 @@ def _module_name(facts: Facts) -> _Fault | None:
         20402, 22304,
         "GPUDirect RDMA is off on the adapters, and these releases look for the peer memory module under its old name"
         " only (if lsmod shows nvidia_peermem, that is why)",
-        Confidence.LOW, machines_of(refused), evidence_of(refused, 2), "a driver whose module has the name nv_mem",
+        Confidence.LOW, machines_of(refused), evidence_of(refused, 2), "the module nv_peer_mem, whose name they know",
     )  # fmt: skip
 
 

@@ -204,7 +204,8 @@ def _from_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding | Not
     if far:
         yield _uneven(
             matrix,
-            f"{', '.join(close)} have a NIC at {_classes(best, close)}, {', '.join(far)} only at {_classes(best, far)}",
+            f"{', '.join(close)} {'has' if len(close) == 1 else 'have'} a NIC at {_classes(best, close)},"
+            f" {', '.join(far)} only at {_classes(best, far)}",
             far,
             estimator,
             {"nics": len({nic for gpu in close for nic in near[gpu]})},

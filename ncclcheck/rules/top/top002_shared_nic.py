@@ -142,7 +142,7 @@ def _uneven(estimator: Estimator, machines: Sequence[Sharing]) -> Finding:
     few_channels = one.channels < len(one.load) + len(idle)
     sure = one.near is not None and not few_channels
     doubts = [
-        *([f"there are only {counted(one.channels, 'channel')}"] if few_channels else []),
+        *([f"the rings have only {counted(one.channels, 'channel')}"] if few_channels else []),
         *(["whether they are near a GPU is not in the input"] if one.near is None else []),
     ]
     loads = listed([f"{name} {ends}" for name, ends in sorted(one.load.items(), key=lambda item: -item[1])])

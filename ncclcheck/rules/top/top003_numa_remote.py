@@ -182,7 +182,8 @@ def _by_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding]:
     split = any(int(node) > 1 for node in nodes)
     change: dict[str, object] = {"nodes": 2, "network": "rdma"}
     yield _finding(
-        f"{listed(far, 8)} reach every NIC across NUMA nodes only (SYS), {listed(near, 8)} have a nearer one"
+        f"{listed(far, 8)} {'reaches' if len(far) == 1 else 'reach'} every NIC across NUMA nodes only (SYS),"
+        f" {listed(near, 8)} {'has' if len(near) == 1 else 'have'} a nearer one"
         + ("; with more than two NUMA nodes that may be within a socket" if split else ""),
         (),
         _lines(matrix, far),

@@ -87,7 +87,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         *_slots(facts, machines),
     ]
     yield from found
-    if not found and len(facts.machines) > 1 and len(machines) < 2:
+    compared_any = len(machines) > 1 or len(facts.matrices) > 1
+    if not found and not compared_any and len(facts.machines) != 1:
         yield NotEvaluated(_NEEDS)
 
 

@@ -120,7 +120,8 @@ def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Fi
     if shape.gdr is Answer.NO:
         symptoms.append("no GPUDirect RDMA on edges between machines")
     if facts.emulated_bridges and not file_loaded(facts):
-        symptoms.append("emulated PCI bridges and no topology file")
+        emulated = signs[0].value.startswith("emulated")
+        symptoms.append("no topology file" if emulated else "emulated PCI bridges and no topology file")
     dumps = [file for file in topo_files(facts) if file.guest_signs]
     if any(file.slow_bridges for file in dumps):
         symptoms.append("the topology that NCCL dumped has emulated PCI bridges")
