@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 _BELOW_DEFAULT = ("LOC", "NVL", "NVB", "C2C", "PIX")
 _NEAR = "use the NIC beside the GPU (nvidia-smi topo -m; NCCL_IB_HCA may hide it; CUDA_VISIBLE_DEVICES)"
 _FIX = (
-    f"{_NEAR}, or try NCCL_NET_GDR_LEVEL=PHB (SYS between sockets) and measure; in a guest give NCCL the instance type's"
-    " topology file"
+    f"{_NEAR}, or try NCCL_NET_GDR_LEVEL=PHB (SYS between sockets) and measure; in a guest give NCCL the instance"
+    " type's topology file"
 )
 _NEEDS = (
     "why edges go without GPUDirect: NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH prints distances (to 2.29.7) and patterns, or"
