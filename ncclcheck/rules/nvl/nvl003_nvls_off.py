@@ -83,6 +83,7 @@ _USUAL = {
     "802": "the fabric manager does not run",
 }
 _NEEDS = "the line 'NVLS multicast support is ...' (NCCL 2.17+, NCCL_DEBUG=INFO with INIT)"
+_NEEDS_JOB = "whether hosts with and without NVLS are of one job: 'Init START' or 'Init COMPLETE' of both"
 _NEEDS_GPU = (
     "the GPU model (nvidia-smi -L, nccl-tests header) or GRAPH lines: NVLS is not available, as is normal on cards"
 )
@@ -179,9 +180,12 @@ def _by_support(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
     there = machines_of(seen for seen in facts.notes("nvls_support") if seen.value == "true")
     lacking = tuple(machine for machine in machines_of(missing) if machine not in there)
     has = _has_nvls(facts, estimator)
-    if missing and there and lacking:
+    of_one_job = any({*lacking} & {*one.machines} and {*there} & {*one.machines} for one in facts.communicators)
+    if missing and there and lacking and of_one_job:
         peers = f"other hosts of the job have it ({listed(there)})"
         yield _unavailable(facts, estimator, missing, lacking, Confidence.HIGH, peers)
+    elif missing and there and lacking:
+        yield NotEvaluated(_NEEDS_JOB)
     elif missing and has is Answer.YES and not there:
         sure = Confidence.HIGH if facts.gpu_names else Confidence.MEDIUM
         yield _unavailable(facts, estimator, missing, lacking, sure, "these GPUs and their NVSwitches can")
