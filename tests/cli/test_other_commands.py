@@ -177,6 +177,13 @@ def test_the_whole_program_on_a_log(tmp_path: Path) -> None:
     ]
 
 
+def test_the_readme_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "96")
+    example = (ROOT / "README.md").read_text(encoding="utf-8").split("```console\n$ ncclcheck ")[1].split("```")[0]
+    path, shown = example.split("\n", 1)
+    assert program(path, "--color", "never", cwd=ROOT).stdout == shown
+
+
 def test_the_whole_program_on_a_novel(tmp_path: Path) -> None:
     novel = tmp_path / "novel.txt"
     novel.write_text("It was a dark night.\n")
