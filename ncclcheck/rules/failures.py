@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.deaths import Nature, first_death
+from ncclcheck.rules.common import stopped
+from ncclcheck.rules.model import Severity
 
 if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.evidence import Evidence
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.rules.model import Confidence, Finding, Rule
 
 # Faults that stop a job by themselves, on whatever host; ranks elsewhere fall with it.
 STOPPERS = (
@@ -23,6 +28,23 @@ def first_causes(facts: Facts, *others: str) -> tuple[str, ...]:
     first = first_death(facts)
     died = ("RUN010",) if first is not None and first.nature in (Nature.OWN, Nature.EXIT) else ()
     return (*died, *STOPPERS, *others)
+
+
+def standstill(
+    rule: Rule,
+    estimator: Estimator,
+    message: str,
+    confidence: Confidence,
+    fix: str,
+    machines: tuple[str, ...],
+    ranks: Sequence[int],
+    evidence: tuple[Evidence, ...],
+    causes: tuple[str, ...],
+) -> Finding:
+    """These ranks bring the job to a stand."""
+    subject = {"hosts": machines, "ranks": folded(ranks)}
+    numbers = stopped(estimator)
+    return rule.finding(Severity.ERROR, confidence, message, fix, subject, evidence, causes=causes, **numbers)
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:

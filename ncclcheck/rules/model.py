@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -66,9 +66,6 @@ class NotEvaluated(NamedTuple):
     """The rule could not judge; `needs` says which line, file or setting would settle it."""
 
     needs: str
-
-
-Outcome = Iterable[Finding | NotEvaluated]
 
 
 class Rule(NamedTuple):

@@ -58,13 +58,12 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.deaths import first_death
 from ncclcheck.facts.unfinished import Rendezvous, Unconnected, Unfinished, rendezvous, unconnected, unfinished
-from ncclcheck.rules.common import counted, listed, place, stopped
-from ncclcheck.rules.failures import first_causes, folded, ranks_in_words
+from ncclcheck.rules.common import counted, listed, place
+from ncclcheck.rules.failures import first_causes, ranks_in_words, standstill
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
-    from ncclcheck.facts.evidence import Evidence
     from ncclcheck.facts.facts import Facts
 
 _NEEDS_END = (
@@ -104,9 +103,8 @@ def _finding(facts: Facts, estimator: Estimator, begun: Sequence[Unfinished]) ->
     died = {death.rank for death in first.deaths if death.rank} if first is not None else set()
     message, confidence, fix, ranks = _told(one, died)
     more = f"; {counted(len(begun) - 1, 'more communicator')} likewise" if len(begun) > 1 else ""
-    return _found(
-        facts, estimator, f"{message} ({one.ended}){more}", confidence, fix, one.machines, ranks, one.evidence
-    )
+    said, causes = f"{message} ({one.ended}){more}", first_causes(facts)
+    return standstill(RULE, estimator, said, confidence, fix, one.machines, ranks, one.evidence, causes)
 
 
 def _all(nranks: int | None) -> str:
@@ -153,44 +151,22 @@ def _unconnected(facts: Facts, estimator: Estimator, one: Unconnected) -> Findin
         message += ", and none got through"
     fix = _FIX_STUCK if one.idle else _FIX_CONNECT
     meant = one.idle or one.connecting
-    return _found(
-        facts, estimator, f"{message} ({one.ended})", Confidence.MEDIUM, fix, one.machines, meant, one.evidence
-    )
+    said, causes = f"{message} ({one.ended})", first_causes(facts)
+    return standstill(RULE, estimator, said, Confidence.MEDIUM, fix, one.machines, meant, one.evidence, causes)
 
 
 def _store(facts: Facts, estimator: Estimator, store: Rendezvous) -> Finding:
+    causes = first_causes(facts)
     if store.world is not None and store.joined is not None:
         missing = max(store.world - store.joined, 0)
         message = f"{counted(missing, 'process', 'processes')} of {store.world} never came to PyTorch's rendezvous"
         message += f", {store.joined} waited until its timeout"
         fix = _FIX_ABSENT.format(f"the world size of {store.world}")
-        return _found(facts, estimator, message, Confidence.HIGH, fix, store.machines, (), store.evidence)
+        return standstill(RULE, estimator, message, Confidence.HIGH, fix, store.machines, (), store.evidence, causes)
     absent = store.absent or 0
     message = f"Rank {absent} did not leave NCCL's id in PyTorch's store, so that the others could not begin init"
     fix = _FIX_ABSENT.format("the world size")
-    return _found(facts, estimator, message, Confidence.HIGH, fix, store.machines, (absent,), store.evidence)
-
-
-def _found(
-    facts: Facts,
-    estimator: Estimator,
-    message: str,
-    confidence: Confidence,
-    fix: str,
-    machines: tuple[str, ...],
-    ranks: tuple[int, ...],
-    evidence: tuple[Evidence, ...],
-) -> Finding:
-    return RULE.finding(
-        Severity.ERROR,
-        confidence,
-        message,
-        fix,
-        {"hosts": machines, "ranks": folded(ranks)},
-        evidence,
-        causes=first_causes(facts),
-        **stopped(estimator),
-    )
+    return standstill(RULE, estimator, message, Confidence.HIGH, fix, store.machines, (absent,), store.evidence, causes)
 
 
 RULE = Rule(

@@ -49,16 +49,17 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.endings import has_ended
 from ncclcheck.facts.mismatches import Mismatch, Odd, mismatches, odd_operations
-from ncclcheck.rules.common import place, stopped
-from ncclcheck.rules.failures import folded, ranks_in_words
+from ncclcheck.rules.common import place
+from ncclcheck.rules.failures import ranks_in_words, standstill
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
-    from ncclcheck.facts.evidence import Evidence
     from ncclcheck.facts.facts import Facts
 
 _NEEDS = "WARN lines of NCCL: NCCL_DEBUG=WARN or INFO (at VERSION they are not printed)"
+# Anywhere in the job: releases or settings that differ make ranks call differently.
+_CAUSES = ("RUN001", "ENV004")
 _FIX_CALLS = (
     "find the call that differs: TORCH_DISTRIBUTED_DEBUG=DETAIL, the flight recorder, or NCCL_DEBUG=INFO"
     " NCCL_DEBUG_SUBSYS=INIT,COLL and compare opCount; a collective under `if rank`, an uneven last batch, unused"
@@ -74,7 +75,9 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     complaints = mismatches(facts)
     for complaint in complaints:
         message, fix, confidence = _told(complaint)
-        yield _found(estimator, message, fix, confidence, complaint.machines, complaint.ranks, complaint.evidence)
+        yield standstill(
+            RULE, estimator, message, confidence, fix, complaint.machines, complaint.ranks, complaint.evidence, _CAUSES
+        )
     odd = odd_operations(facts)
     if odd:
         yield _odd(estimator, odd, has_ended(facts))
@@ -117,28 +120,7 @@ def _odd(estimator: Estimator, odd: tuple[Odd, ...], ended: bool) -> Finding:
         f" {ranks_in_words(few_ranks)} with {few}, {ranks_in_words(many_ranks)} with {many}"
     )
     confidence = Confidence.HIGH if ended else Confidence.MEDIUM
-    return _found(estimator, message, _FIX_CALLS, confidence, one.machines, few_ranks, one.evidence)
-
-
-def _found(
-    estimator: Estimator,
-    message: str,
-    fix: str,
-    confidence: Confidence,
-    machines: tuple[str, ...],
-    ranks: tuple[int, ...],
-    evidence: tuple[Evidence, ...],
-) -> Finding:
-    return RULE.finding(
-        Severity.ERROR,
-        confidence,
-        message,
-        fix,
-        {"hosts": machines, "ranks": folded(ranks)},
-        evidence,
-        causes=("RUN001", "ENV004"),
-        **stopped(estimator),
-    )
+    return standstill(RULE, estimator, message, confidence, _FIX_CALLS, one.machines, few_ranks, one.evidence, _CAUSES)
 
 
 RULE = Rule(
