@@ -54,7 +54,7 @@ def check(
     statistics: bool,
     verbose: bool,
 ) -> int:
-    """Judge the logs of one job at PATHS: files, directories, quoted globs, - for stdin; .gz and .zst too.
+    """Judge the logs of one job at PATHS: files, directories, archives, quoted globs, - for stdin.
 
     Exit codes: 0 nothing at or above --fail-on, 1 something, 2 wrong call, 3 an input could not be read or held
     nothing to judge, 130 interrupted.

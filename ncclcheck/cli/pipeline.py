@@ -123,7 +123,7 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     trouble = judge_inputs(expansion.sources, telling)
     remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]
     if expansion.skipped:
-        remarks.append(f"skipped in directories: {expansion.skipped} (hidden, binary, or no regular file)")
+        remarks.append(f"skipped in directories and archives: {expansion.skipped} (hidden, binary, or no regular file)")
     together = [JUDGED_TOGETHER.format(facts.jobs)] if facts.jobs > 1 else []
     complaints = (*registry.problems, *notes(expansion.sources), *together, *trouble)
     return Checked(report, complaints, tuple(remarks), bool(trouble))

@@ -13,6 +13,10 @@ class NotTextError(UnreadableInputError):
     """An archive or another container that we do not open."""
 
 
+class NoRoomError(UnreadableInputError):
+    """The temporary directory takes no more."""
+
+
 def reason(error: OSError | UnreadableInputError) -> str:
     """The cause in plain words, without the path: the caller prints that beside it."""
     if isinstance(error, UnreadableInputError):

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import stat
-import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from ncclcheck.inputs.blocks import BLOCK_BYTES, KEPT_OF_LONG_LINE, Block, cut_blocks
-from ncclcheck.inputs.decode import decode
-from ncclcheck.inputs.errors import UnreadableInputError, reason
+from ncclcheck.inputs.decode import as_text, decode
+from ncclcheck.inputs.errors import NoRoomError, UnreadableInputError, reason
+from ncclcheck.inputs.meter import Meter
+from ncclcheck.inputs.spool import Piece, Spool
 
 STDIN = "-"
 
-Opener = Callable[[], AbstractContextManager[BinaryIO]]
+Opener = Callable[[], AbstractContextManager[Iterator[bytes]]]
+"""Opens an input; inside are its decoded bytes."""
 
 
 @dataclass(slots=True)
 class Source:
     """One input. `blocks()` never raises for what the input is: it stops, and `error` says why.
 
-    name: as the user gave it, or joined below the directory given; always valid Unicode.
-    argument: the argument that named it (a directory or a glob names many).
+    name: as the user gave it, or joined below the directory or archive given; always valid Unicode.
+    argument: the argument that named it (a directory, an archive or a glob names many).
     error: known at once for what cannot be opened, else after the last block. What came before it counts.
-    once: it can be read a single time only (a pipe); what it gives is then kept in a temporary file for `quote`.
+    once: it can be read a single time only (a pipe); what it gives is then kept in a spool for `quote`.
+    size: bytes before decoding, None where nobody knows.
     long_lines: how many lines were cut, and the first one's number in `first_long_line`.
     """
 
@@ -37,9 +40,11 @@ class Source:
     open: Opener | None = None
     error: str | None = None
     once: bool = False
+    size: int | None = None
     long_lines: int = field(default=0, init=False)
     first_long_line: int = field(default=0, init=False)
-    _kept: BinaryIO | None = field(default=None, init=False, repr=False)
+    _kept: Spool | None = field(default=None, init=False, repr=False)
+    _lost: str = field(default="", init=False, repr=False)
 
     def blocks(self) -> Iterator[Block]:
         """Blocks of whole lines, at most `BLOCK_BYTES` each, with the number of their first line."""
@@ -47,14 +52,21 @@ class Source:
             return
         try:
             if self.once:
-                self._kept = TemporaryFile()  # noqa: SIM115  (closed with the process)
-            with self.open() as file:
-                for block in cut_blocks(decode(_chunks(file)), self._long_line):
-                    if self._kept is not None:
-                        self._kept.write(block[0])
+                self._kept = Spool()
+            with self.open() as chunks:
+                for block in cut_blocks(chunks, self._long_line):
+                    if self._kept is not None and not self._lost:
+                        self._keep(self._kept, block)
                     yield block
         except (OSError, UnreadableInputError) as error:
             self.error = reason(error)
+
+    def _keep(self, spool: Spool, block: Block) -> None:
+        """A copy that fails costs quotations, not the judgement."""
+        try:
+            spool.write(block[0])
+        except NoRoomError as error:
+            self._lost = f"{error}: lines from {block[1]} on are judged but not quoted"
 
     def quote(self, numbers: Collection[int]) -> dict[int, str]:
         """Lines of the input by number, as text: read again, which costs little beside what was done with them."""
@@ -76,47 +88,52 @@ class Source:
         """The same blocks once more; what goes wrong the second time is left out."""
         try:
             if self._kept is not None:
-                self._kept.seek(0)
-                yield from cut_blocks(_chunks(self._kept), lambda number: None)
+                yield from cut_blocks(self._kept.read(Piece(0, self._kept.end)), lambda number: None)
             elif self.open is not None and not self.once:
-                with self.open() as file:
-                    yield from cut_blocks(decode(_chunks(file)), lambda number: None)
+                with self.open() as chunks:
+                    yield from cut_blocks(chunks, lambda number: None)
         except (OSError, UnreadableInputError):
             return
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the user should know although nothing is wrong with the input."""
-        if not self.long_lines:
-            return ()
-        others = f" and {self.long_lines - 1} more" if self.long_lines > 1 else ""
-        limits = f"over {BLOCK_BYTES >> 20} MiB: only the first {KEPT_OF_LONG_LINE >> 20} MiB was read"
-        return (f"line {self.first_long_line}{others} {limits}",)
+        told = [self._lost] if self._lost else []
+        if self.long_lines:
+            others = f" and {self.long_lines - 1} more" if self.long_lines > 1 else ""
+            limits = f"over {BLOCK_BYTES >> 20} MiB: only the first {KEPT_OF_LONG_LINE >> 20} MiB was read"
+            told.append(f"line {self.first_long_line}{others} {limits}")
+        return tuple(told)
 
     def _long_line(self, number: int) -> None:
         self.first_long_line = self.first_long_line or number
         self.long_lines += 1
 
 
-def file_source(path: str, argument: str) -> Source:
+def file_source(path: str, argument: str, meter: Meter | None = None) -> Source:
     """A source for a path the user means: a regular file, or a pipe (`<(command)`, a FIFO)."""
     try:
-        mode = Path(path).stat().st_mode
+        status = Path(path).stat()
     except OSError as error:
         return failed_source(path, argument, reason(error))
+    mode = status.st_mode
     for test, what in ((stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "character device"), (stat.S_ISBLK, "block device")):
         if test(mode):
             return failed_source(path, argument, f"is a {what}, not a log")
-    once = not stat.S_ISREG(mode)
-    return Source(printable(path), printable(argument), lambda: Path(path).open("rb"), once=once)
+    regular = stat.S_ISREG(mode)
+    size = status.st_size if regular else None
+    return Source(printable(path), printable(argument), partial(_open, path, meter), once=not regular, size=size)
 
 
-def stdin_source() -> Source:
-    """Standard input, named `-`."""
-    stdin = sys.stdin
-    if stdin is None:  # closed by the caller: `<&-`
-        return failed_source(STDIN, STDIN, "standard input is closed")
-    return Source(STDIN, STDIN, lambda: nullcontext(stdin.buffer), once=True)
+@contextmanager
+def _open(path: str, meter: Meter | None) -> Iterator[Iterator[bytes]]:
+    with Path(path).open("rb") as file:
+        yield decode(read_chunks(file, meter))
+
+
+def stdin_source(head: bytes, chunks: Iterator[bytes]) -> Source:
+    """Standard input, named `-`, from what `decompress` gave."""
+    return Source(STDIN, STDIN, lambda: nullcontext(as_text(head, chunks)), once=True)
 
 
 def failed_source(name: str, argument: str, error: str) -> Source:
@@ -129,12 +146,9 @@ def printable(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def head_of(path: str) -> bytes:
-    """The first decoded bytes of a file."""
-    with Path(path).open("rb") as file:
-        return next(decode(_chunks(file, 64 << 10)), b"")[:8192]
-
-
-def _chunks(file: BinaryIO, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+def read_chunks(file: BinaryIO, meter: Meter | None = None, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The bytes of a file in pieces, counted."""
     while chunk := file.read(size):
+        if meter is not None:
+            meter.add(len(chunk))
         yield chunk

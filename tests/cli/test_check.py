@@ -202,7 +202,7 @@ def test_long_lines_and_skipped_files_are_told(capsys: Capture) -> None:
     run(["-v", "dir"])
     err = capsys.readouterr().err
     assert "dir/healthy.log: line 1 over 8 MiB: only the first 1 MiB was read" in err
-    assert "skipped in directories: 1 " in err
+    assert "skipped in directories and archives: 1 " in err
 
 
 def test_output_never_replaces_a_log_of_a_directory_or_a_glob(tmp_path: Path) -> None:

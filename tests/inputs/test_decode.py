@@ -83,6 +83,15 @@ def test_a_zstd_cut_short_or_damaged() -> None:
     assert "damaged zstd" in str(read(bytes(damaged))[1])
 
 
+def test_a_zstd_window_that_costs_too_much_memory() -> None:
+    settings = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
+    frame = zstandard.ZstdCompressor(compression_params=settings).compressobj()
+    data = frame.compress(LOG) + frame.flush()
+    text, error = read(data)
+    assert text == b""
+    assert error == "zstd data that needs over 128 MiB of memory (zstd --long): unpack it with zstd -d --long=31"
+
+
 @pytest.mark.parametrize("compressor", ["gzip", "zstd"])
 def test_a_bomb_costs_no_memory(compressor: str) -> None:
     bomb = gzip.compress(bytes(200 << 20)) if compressor == "gzip" else zstandard.compress(bytes(200 << 20))
@@ -103,6 +112,28 @@ def test_byte_order_marks(encoding: str) -> None:
     assert read(text.encode(encoding), 3) == (text.encode(), None)
     assert read("\ufeffNCCL\n".encode("utf-16-be"), 3) == (b"NCCL\n", None)
     assert read(gzip.compress(text.encode(encoding))) == (text.encode(), None)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark(encoding: str) -> None:
+    text = LOG.decode() + "100%|█████| Größe\n"
+    assert read(text.encode(encoding), 3) == (text.encode(), None)
+    assert read(gzip.compress(text.encode(encoding))) == (text.encode(), None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"NCCL",
+        b"a\0b\0",  # too short to tell
+        bytes(4000) + LOG,  # truncated while the writer ran
+        LOG + bytes(100) + LOG,
+        "".join(map(chr, range(40, 140))).encode("utf-16-le").replace(b"\0", b"\x01"),
+        bytes(2 * (i % 8) if i % 2 else 0 for i in range(600)),  # small numbers of 16 bits
+    ],
+)
+def test_nuls_alone_make_no_utf16(data: bytes) -> None:
+    assert read(data) == (data, None)
 
 
 def test_a_torn_utf16_keeps_its_beginning() -> None:

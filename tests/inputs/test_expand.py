@@ -55,14 +55,14 @@ def test_a_directory_is_walked_in_order(here: Path) -> None:
         write(name, gzip.compress(b"x\n") if name.endswith("gz") else b"" if "empty" in name else b"x\n")
     write("d/.hidden.log")
     write("d/model.pt", bytes(range(256)))
-    write("d/bundle.tgz", gzip.compress(b"name".ljust(257, b"\0") + b"ustar"))
+    write("d/bundle.data", gzip.compress(b"name".ljust(257, b"\0") + b"ustar"))
     os.mkfifo("d/pipe")
     expansion = expand(["d"])
     assert [s.name for s in expansion.sources] == [
         "d/a.log", "d/b.log", "d/empty.log", "d/notes.md", "d/r.log.gz", "d/sub/z.out",
     ]  # fmt: skip
     assert {s.argument for s in expansion.sources} == {"d"}
-    assert expansion.skipped == 4  # hidden, binary, archive, pipe
+    assert expansion.skipped == 4  # hidden, binary, archive that is not called one, pipe
 
 
 def test_a_log_that_begins_with_nuls_is_text() -> None:
@@ -96,8 +96,23 @@ def test_globs_that_the_shell_left_alone() -> None:
         write(name)
     assert names("r*.log") == ["r10.log", "r2.log"]
     assert names("**/r1.log") == ["deep/er/r1.log"]
+    assert names("**/*.log") == ["deep/er/r1.log", "odd[1].log", "r10.log", "r2.log"]
+    assert names("deep/**") == names("./deep/**/**/*1.log".removeprefix("./")) == ["deep/er/r1.log"]
+    assert names("dee?/**/er/*") == ["deep/er/r1.log"]
     assert names("odd[1].log") == ["odd[1].log"]
     assert only("none*.log").error == "no such file"
+
+
+def test_a_glob_over_links_that_loop(here: Path) -> None:
+    write("d/e/a.log")
+    write("d/[x]/b.log")
+    write("d/.hidden/c.log")
+    for number in range(4):
+        Path(f"d/e/loop{number}").symlink_to(here / "d")
+        Path(f"d/loop{number}").symlink_to(here / "d")
+    assert names("**/*.log") == ["d/[x]/b.log", "d/e/a.log"]
+    assert names("d/**/**/*.log") == ["d/[x]/b.log", "d/e/a.log"]
+    assert names(f"{here}/d/**/a.*") == [f"{here}/d/e/a.log"]
 
 
 @pytest.mark.parametrize("argument", ["missing.log", "d", "s", "/dev/null", "locked.log", "n" * 5000])
@@ -132,6 +147,27 @@ def test_standard_input_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text(first) == b"piped\n"
     monkeypatch.setattr(sys, "stdin", None)
     assert only("-").error == "standard input is closed"
+
+
+def test_a_pipe_without_room_for_a_copy_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [b"%07d\n" % number for number in range(3 << 20)]  # three blocks
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"".join(lines))))
+    pwrite, calls = os.pwrite, iter([True])
+
+    def full(descriptor: int, data: bytes, place: int) -> int:
+        if next(calls, False):
+            return pwrite(descriptor, data, place)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    source = only("-")
+    assert text(source) == b"".join(lines)
+    assert source.error is None
+    assert source.notes == (
+        "no room for a temporary copy (no space left on device); TMPDIR names another place:"
+        " lines from 1048577 on are judged but not quoted",
+    )
+    assert source.quote({1, 1 << 20, 1 + (1 << 20)}) == {1: "0000000", 1 << 20: "1048575", 1 + (1 << 20): ""}
 
 
 def test_a_name_that_is_not_unicode() -> None:
