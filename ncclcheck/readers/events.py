@@ -13,14 +13,19 @@ from typing import Protocol
 import polars as pl
 
 from ncclcheck.readers import meaning, release
+from ncclcheck.readers.finding import Piece
 from ncclcheck.readers.framing import Head, parse_head
-from ncclcheck.readers.projection import DAMAGE, Block, Piece, Projection
+from ncclcheck.readers.projection import DAMAGE, Block, EventTable, Projection
 
 # Blocks under way at once. Polars works outside of Python's lock, so threads keep the cores busy.
 _WORKERS = min(4, os.cpu_count() or 1)
 
 # Files of single processes are small, and Polars takes as long for ten lines as for a thousand: they are read together.
 _BATCH_BYTES = 1 << 20
+
+
+# Takes a piece of an input, and whether some line of it may be of another kind than NCCL's records.
+Watch = Callable[[Piece, bool], None]
 
 
 class Blocks(Protocol):
@@ -44,13 +49,13 @@ class Count:
 @dataclass
 class Events:
     """counts: one per input, in order. heads: (input, what stood before the level word), in the order of `_head`.
-    frames: per event the rows of all inputs: `_source` (index of the input), RECORD's columns, fields as text.
-    A WARN of a wording that no event has is the event "warn", with its `message`. unrecognised: other records that no
-    event matched, with `message`. damage: lines that are not as their writers wrote them (`projection.DAMAGE`)."""
+    tables: per event the records of all inputs, fields as text. A WARN of a wording that no event has is the event
+    "warn", with its `message`. unrecognised: other records that no event matched, with `message`. damage: lines that
+    are not as their writers wrote them (`projection.DAMAGE`)."""
 
     counts: list[Count]
     heads: list[tuple[int, str]]
-    frames: dict[str, pl.DataFrame]
+    tables: dict[str, EventTable]
     unrecognised: pl.DataFrame | None
     damage: pl.DataFrame
 
@@ -78,11 +83,13 @@ class Events:
 
     def _releases(self, rows: pl.DataFrame) -> pl.Expr:
         """Own version line first; a bare version line speaks for its input; one release in all speaks for all."""
-        versions = self.frames.get("version")
+        versions = self.tables.get("version")
         if versions is None:
             return pl.lit(None, pl.Int32)
-        seen = versions.select("_source", "_head", release=release.code_of(pl.col("version_text"))).drop_nulls(
-            "release"
+        seen = (
+            versions.joined()
+            .select("_source", "_head", release=release.code_of(pl.col("version_text")))
+            .drop_nulls("release")
         )
         seen = seen.join(rows.select("_head", "proc", "host"), on="_head", how="left")
         own = dict(seen.filter(pl.col("host").is_not_null()).select("proc", "release").iter_rows())
@@ -96,16 +103,23 @@ class Events:
         )
 
     def typed(self, event: str) -> pl.DataFrame | None:
-        """The rows of one event with meaning: `_source`, `_line`, `proc`, `tid`, `device` and typed fields."""
-        frame = self.frames.get(event)
-        if frame is None:
+        """The rows of one event with meaning: the columns of `RECORD`, `_proc`, `_tid`, `_device` and typed fields."""
+        table = self.tables.get(event)
+        if table is None:
             return None
-        heads, who = frame.get_column("_head"), self.processes
-        frame = frame.with_columns(
+        heads, who = table.rows.get_column("_head"), self.processes
+        rows = table.rows.with_columns(
             who.get_column(column).gather(heads).alias(name)
             for name, column in (("_proc", "proc"), ("_tid", "tid"), ("_device", "device"))
         )
-        return meaning.typed(event, frame, who.get_column("release").gather(heads))
+        if event not in meaning.BY_RELEASE:
+            texts = meaning.typed(event, table.texts)
+            return rows.join(texts, on="_text", how="left", maintain_order="left").drop("_text")
+        rows = rows.with_columns(_release=who.get_column("release").gather(heads))
+        key = ["_text", "_release"]
+        texts = rows.select(key).unique(maintain_order=True).join(table.texts, on="_text", how="left")
+        texts = meaning.typed(event, texts)
+        return rows.join(texts, on=key, how="left", nulls_equal=True, maintain_order="left").drop(key)
 
 
 def _torn_hosts(heads: Sequence[tuple[int, Head]]) -> dict[tuple[int, str | None, int | None], str]:
@@ -145,33 +159,31 @@ _PROCESSES = {
 def read_events(
     sources: Sequence[Blocks],
     wanted: Collection[str] | None = None,
-    watch: Callable[[int, bytes, int], None] = lambda source, block, line: None,
+    watch: Watch = lambda piece, other: None,
 ) -> Events:
     """Read all inputs. wanted: events whose rows are kept (None: all); others are only counted.
 
-    watch: called with every block (input's index, bytes, number of the first line), for readers of other kinds that
-    look at the same stream.
+    watch: called with every piece of the inputs, in order, for readers of other kinds that look at the same stream.
     """
     projection = Projection(wanted)
-    gathering = _Gathering(len(sources))
+    gathering = _Gathering(len(sources), watch)
     with ThreadPoolExecutor(_WORKERS) as pool:
-        pending: deque[Future[Block]] = deque()
-        for batch in _batches(sources, watch):
-            pending.append(pool.submit(projection.read, batch))
+        pending: deque[tuple[list[Piece], Future[Block]]] = deque()
+        for batch in _batches(sources):
+            pending.append((batch, pool.submit(projection.read, batch)))
             if len(pending) > _WORKERS:
-                gathering.add(pending.popleft().result())
+                gathering.add(*pending.popleft())
         while pending:
-            gathering.add(pending.popleft().result())
-    return gathering.finish(list(projection.heads))
+            gathering.add(*pending.popleft())
+    return gathering.finish(projection.heads.texts())
 
 
-def _batches(sources: Sequence[Blocks], watch: Callable[[int, bytes, int], None]) -> Iterator[list[Piece]]:
+def _batches(sources: Sequence[Blocks]) -> Iterator[list[Piece]]:
     """The blocks of all inputs, small ones together."""
     batch: list[Piece] = []
     size = 0
     for index, source in enumerate(sources):
         for block, first_line in source.blocks():
-            watch(index, block, first_line)
             if batch and size + len(block) > _BATCH_BYTES:
                 yield batch
                 batch, size = [], 0
@@ -182,34 +194,46 @@ def _batches(sources: Sequence[Blocks], watch: Callable[[int, bytes, int], None]
 
 
 class _Gathering:
-    def __init__(self, sources: int) -> None:
+    def __init__(self, sources: int, watch: Watch) -> None:
+        self._watch = watch
         self._counts = [Count() for _ in range(sources)]
-        self._frames: dict[str, list[pl.DataFrame]] = {}
+        self._tables: dict[str, list[EventTable]] = {}
         self._unrecognised: list[pl.DataFrame] = []
         self._damage: list[pl.DataFrame] = []
 
-    def add(self, block: Block) -> None:
+    def add(self, batch: Sequence[Piece], future: Future[Block]) -> None:
+        block = future.result()
+        for piece in batch:
+            self._watch(piece, block.other)
         for source, lines in block.lines:
             self._counts[source].lines += lines
         for source, level, records in block.levels:
             self._counts[source].recognised += records
             self._counts[source].levels[level] += records
         self._damage.append(block.damage)
-        for event, frame in block.events.items():
-            self._frames.setdefault(event, []).append(frame)
+        for event, table in block.events.items():
+            self._tables.setdefault(event, []).append(table)
         if block.unrecognised is None:
             return
+        rows, texts = block.unrecognised.rows, block.unrecognised.texts
         is_warning = pl.col("_level") == "WARN"
-        unknown, warnings = block.unrecognised.filter(~is_warning), block.unrecognised.filter(is_warning)
-        self._unrecognised.append(unknown)
+        unknown, warnings = rows.filter(~is_warning), rows.filter(is_warning)
+        self._unrecognised.append(EventTable(unknown, texts).joined())
         for source, records in unknown.group_by("_source").len().iter_rows():
             self._counts[source].recognised -= records
             self._counts[source].unrecognised += records
         if warnings.height:
-            self._frames.setdefault("warn", []).append(warnings)
+            said = texts.join(warnings, on="_text", how="semi", maintain_order="left")
+            self._tables.setdefault("warn", []).append(EventTable(warnings, said))
 
     def finish(self, heads: list[tuple[int, str]]) -> Events:
-        frames = {event: pl.concat(parts, how="diagonal") for event, parts in self._frames.items()}
+        tables = {
+            event: EventTable(
+                pl.concat([part.rows for part in parts], how="diagonal"),
+                pl.concat([part.texts for part in parts], how="diagonal"),
+            )
+            for event, parts in self._tables.items()
+        }
         unknown = pl.concat(self._unrecognised) if self._unrecognised else None
         damage = pl.concat(self._damage) if self._damage else pl.DataFrame(schema=DAMAGE)
-        return Events(self._counts, heads, frames, unknown, damage)
+        return Events(self._counts, heads, tables, unknown, damage)

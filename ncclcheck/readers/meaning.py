@@ -71,8 +71,12 @@ _NAMES = {
 }
 
 
-def typed(event: str, frame: Frame, release: pl.Series | None = None) -> Frame:
-    """Fields of one event with types and final names. `release`: code of the record's process per row, or null."""
+# Events whose fields mean different things in different releases: `_release` (a code, or null) tells, if it is there.
+BY_RELEASE = frozenset({"channel_connect", "gdr_distance"})
+
+
+def typed(event: str, frame: Frame) -> Frame:
+    """Fields of one event with types and final names; columns that begin with "_" stay as they are."""
     types = field_types()
     columns = []
     for name in frame.columns:
@@ -87,11 +91,9 @@ def typed(event: str, frame: Frame, release: pl.Series | None = None) -> Frame:
         elif kind in ("HEX", "POINTER") and name not in _CONTEXT:
             columns.append(_hex(column).alias(name))
     derive = _DERIVED.get(event)
-    if derive and release is not None:
-        columns.append(pl.lit(release.cast(pl.Int32)).alias("_release"))
     frame = frame.with_columns(columns) if columns else frame
     frame = derive(frame) if derive else frame
-    present = [name for name in frame.columns if name != "_release"]
+    present = frame.columns
     taken = set(present)
     return frame.select(
         pl.col(name).alias(_NAMES[name]) if name in _NAMES and _NAMES[name] not in taken else name for name in present

@@ -84,7 +84,6 @@ class Mender:
         self._is_record = knows
         self._tries = 0
         self._taken: set[int] = set()
-        self._gdr = b"/GDRDMA" in block
 
     def mend(self, records: pl.DataFrame) -> tuple[pl.DataFrame, list[Found]]:
         """Records with `_line`, `_head`, `_level`, `_record` and `message`: each of its own, and what was found."""
@@ -218,23 +217,43 @@ class Mender:
                 yield below, text
 
     @cached_property
+    def _gdr(self) -> bool:
+        """Do network edges of these lines tell of GPUDirect?"""
+        return b"/GDRDMA" in self._block
+
+    @cached_property
     def _lines(self) -> list[bytes]:
         return self._block.split(b"\n")
 
 
+def suspicious(heads: pl.Series, messages: pl.Series) -> bool:
+    """Is there anything to mend among these? heads, messages: distinct ones."""
+    return bool(_is_half(heads).any() or _is_torn(heads).any() or _holds_another(messages).any())
+
+
+def _is_half(heads: pl.Series) -> pl.Series:
+    """Host, pid and thread are parted by colons."""
+    return heads.str.count_matches(":", literal=True) < 2
+
+
+def _is_torn(heads: pl.Series) -> pl.Series:
+    torn = heads.str.count_matches("] ", literal=True) > 1
+    return torn & heads.str.contains(_CUT_LEVEL) if torn.any() else torn
+
+
+def _holds_another(messages: pl.Series) -> pl.Series:
+    version = messages.str.contains(_VERSION, literal=True) & ~messages.str.starts_with(_VERSION)
+    return messages.str.contains_any(_SIGNS) | version
+
+
 def _half_headed(records: pl.DataFrame) -> pl.Series:
-    """Records whose head lacks its beginning: host, pid and thread are parted by colons."""
-    colons = records.get_column("_head").str.count_matches(":", literal=True)
-    return (colons < 2) & records.get_column("_level").is_in(["INFO", "WARN"])
+    """Records whose head lacks its beginning."""
+    return _is_half(records.get_column("_head")) & records.get_column("_level").is_in(["INFO", "WARN"])
 
 
 def _suspects(records: pl.DataFrame) -> pl.Series:
     """Records that hold the sign of another one."""
-    message, head = records.get_column("message"), records.get_column("_head")
-    version = message.str.contains(_VERSION, literal=True) & ~message.str.starts_with(_VERSION)
-    several = message.str.contains_any(_SIGNS) | version
-    torn = head.str.count_matches("] ", literal=True) > 1
-    return several | (torn & head.str.contains(_CUT_LEVEL) if torn.any() else torn)
+    return _holds_another(records.get_column("message")) | _is_torn(records.get_column("_head"))
 
 
 class _Hosts:

@@ -11,7 +11,8 @@ import polars as pl
 
 from ncclcheck.facts.schema import conform
 from ncclcheck.readers.events import Blocks, Count, read_events
-from ncclcheck.readers.hints import ASSIGNS
+from ncclcheck.readers.finding import Piece
+from ncclcheck.readers.hints import ASSIGNS, FOLDED
 from ncclcheck.readers.nccl_log import WANTED, log_tables
 
 if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neither
@@ -27,8 +28,6 @@ _DEVICE_NAMES = (re.compile(rb"#\s+Rank\s+\d"), re.compile(rb"GPU \d+: "))
 _XML = re.compile(rb"<(?:system|graphs|(?:cpu|pci|gpu|graph) )")
 # A command this near the end of a block may print its table into the next one.
 _END_BYTES = 8192
-# Ray's note on a line that stands for those of other ranks.
-_FOLDED = b"x across cluster]"
 # Lines kept of each setting that scripts repeat.
 _LINES_KEPT = 4
 
@@ -83,14 +82,26 @@ class _OtherKinds:
     _names: list[tuple[int, DeviceName]] = field(default_factory=list)
     _assigned: dict[tuple[int, str, str], list[int]] = field(default_factory=dict)
 
-    def look(self, source: int, block: bytes, first_line: int) -> None:
+    def look(self, piece: Piece, other: bool) -> None:
+        """other: some line of the piece may be of a kind that is read here."""
+        source, block, first_line = piece
         if source != self._source:
             self._finish()
             self._source = source
+        if FOLDED in block:
+            self._folded.add(source)
+        if other or self._is_waiting:
+            self._look_closer(source, block, first_line)
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Does some reader want more lines?"""
+        readers = (self._matrix_reader, self._xml_reader)
+        return any(reader is not None and reader.is_waiting for reader in readers)
+
+    def _look_closer(self, source: int, block: bytes, first_line: int) -> None:
         self._look_for_matrices(block, first_line)
         self._look_for_files(block, first_line)
-        if _FOLDED in block:
-            self._folded.add(source)
         if any(pattern.search(block) for pattern in _DEVICE_NAMES):
             from ncclcheck.readers.device_names import find_device_names
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ncclcheck.readers.events import Blocks, Events, read_events
-from ncclcheck.readers.projection import AROUND
+from ncclcheck.readers.finding import AROUND
 
 
 def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
@@ -19,7 +19,7 @@ def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
     """
     events = read_events([source])
     rows: list[_Row] = []
-    for event in events.frames:
+    for event in events.tables:
         frame = events.typed(event)
         assert frame is not None
         rows.extend(_rows(event, frame))

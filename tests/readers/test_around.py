@@ -26,13 +26,13 @@ def test_lines_around_are_no_records() -> None:
 
 def test_a_line_that_only_begins_like_one_is_left_alone() -> None:
     events = read_events([lines_of("Traceback (most recent call last): as the manual says")])
-    assert (events.frames, events.unrecognised) == ({}, None)
+    assert (events.tables, events.unrecognised) == ({}, None)
 
 
 def test_lines_around_are_read_only_where_they_are_wanted() -> None:
     source = lines_of("Traceback (most recent call last):")
-    assert read_events([source], wanted={"version"}).frames == {}
-    assert set(read_events([source], wanted={"python_traceback"}).frames) == {"python_traceback"}
+    assert read_events([source], wanted={"version"}).tables == {}
+    assert set(read_events([source], wanted={"python_traceback"}).tables) == {"python_traceback"}
 
 
 def test_an_error_that_names_the_version_is_both() -> None:

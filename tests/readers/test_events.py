@@ -85,7 +85,7 @@ def test_typed_rows_know_their_process_and_line() -> None:
 def test_events_that_nobody_wants_are_counted_all_the_same() -> None:
     lines = [record("a", 1, "nranks 2"), record("a", 1, CHANNEL), record("a", 1, "hm"), "step 1"]
     events = read_events([lines_of(*lines)], wanted={"nranks"})
-    assert set(events.frames) == {"nranks"}
+    assert set(events.tables) == {"nranks"}
     (count,) = events.counts
     assert (count.lines, count.recognised, count.unrecognised, dict(count.levels)) == (4, 2, 1, {"INFO": 3})
 
@@ -111,16 +111,17 @@ def test_the_numbers_of_processes_do_not_depend_on_the_order_of_blocks() -> None
 
 
 def test_the_watcher_sees_every_block() -> None:
-    seen: list[tuple[int, bytes, int]] = []
+    seen: list[tuple[int, bytes, int, bool]] = []
     text = lines_of("a", "b", "c").text
-    read_events([Source(text, [2]), Source(b"d\n")], watch=lambda *block: seen.append(block))
-    assert seen == [(0, b"a\n", 1), (0, b"b\nc\n", 2), (1, b"d\n", 1)]
+    read_events([Source(text, [2]), Source(b"d\n")], watch=lambda piece, other: seen.append((*piece, other)))
+    assert seen == [(0, b"a\n", 1, False), (0, b"b\nc\n", 2, False), (1, b"d\n", 1, False)]
 
 
 def test_all_samples_in_two_inputs_give_the_same_twice() -> None:
     source = lines_of(*(sample.line for sample in SAMPLES))
     events = read_events([source, source])
-    for event, frame in events.frames.items():
+    for event, table in events.tables.items():
+        frame = table.joined()
         first, second = (frame.filter(frame["_source"] == index).drop("_source", "_head") for index in (0, 1))
         assert first.equals(second), event
 
@@ -133,7 +134,7 @@ def test_lines_that_are_cut_at_one_width_say_nothing() -> None:
     width = len(record("a", 1, edges[0].removesuffix("/GDRDMA")))
     whole = read_events([lines_of(*(record("a", 1, text) for text in texts))])
     events = read_events([lines_of(*(record("a", 1, text)[:width] for text in texts))])
-    assert set(whole.frames) == {"connected", "channel_connect", "init_start"}
-    assert set(events.frames) == {"connected"}
+    assert set(whole.tables) == {"connected", "channel_connect", "init_start"}
+    assert set(events.tables) == {"connected"}
     assert (events.counts[0].recognised, events.counts[0].unrecognised) == (1, 4)
     assert events.damage.get_column("kind").to_list() == ["cut"] * 4

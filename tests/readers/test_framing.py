@@ -7,9 +7,10 @@ import time
 import pytest
 from line_samples import Source, lines_of
 
+from ncclcheck.readers.finding import Piece
 from ncclcheck.readers.framing import Head, parse_head
 from ncclcheck.readers.labels import Label
-from ncclcheck.readers.projection import Piece, Projection
+from ncclcheck.readers.projection import Projection
 from ncclcheck.readers.records import parse_records
 
 COLUMNS = ("level", "host", "pid", "tid", "cuda_dev", "timestamp")
@@ -138,4 +139,4 @@ def test_heads_are_kept_once_without_their_time() -> None:
     projection = Projection()
     lines = [f"2026-02-11T04:05:{second:02d}Z n1:7:7 [0] NCCL INFO nranks 4\n" for second in range(60)]
     projection.read([Piece(0, "".join(lines).encode(), 1)])
-    assert list(projection.heads) == [(0, "n1:7:7 [0] ")]
+    assert projection.heads.texts() == [(0, "n1:7:7 [0] ")]

@@ -21,7 +21,7 @@ def wrapped(line: str) -> tuple[str | None, str | None]:
     events = read_events([lines_of(line)])
     (who,) = events.processes.iter_rows(named=True)
     assert (who["host"], who["pid"], who["tid"], who["device"]) == ("n17", 70, 71, 3)
-    assert events.frames["net_using"].get_column("network_name").to_list() == ["IB"]
+    assert events.tables["net_using"].joined().get_column("network_name").to_list() == ["IB"]
     return who["task"], who["label_host"]
 
 

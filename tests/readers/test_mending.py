@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ncclcheck.readers.projection import Piece, Projection
+from ncclcheck.readers.finding import Piece
+from ncclcheck.readers.projection import Projection
 
 A, B = "n1:7:7 [0] NCCL INFO ", "n2:9:9 [1] NCCL INFO "
 WHOLE = [f"{A}Connected all rings", f"{B}Connected all rings"]
@@ -17,18 +18,18 @@ def read(*lines: str, knows_hosts: bool = True) -> tuple[list[tuple[int, str | N
     block = "\n".join([*before, *lines, ""]).encode()
     projection = Projection()
     found = projection.read([Piece(0, block, 1 - len(before))])
-    heads = [text.rpartition(":")[0].rpartition(":")[0] for _, text in projection.heads]
+    heads = [text.rpartition(":")[0].rpartition(":")[0] for _, text in projection.heads.texts()]
     rows = [
         (line, record, heads[head], event)
-        for event, frame in found.events.items()
-        for line, record, head in frame.select("_line", "_record", "_head").iter_rows()
+        for event, table in found.events.items()
+        for line, record, head in table.rows.select("_line", "_record", "_head").iter_rows()
     ]
     if found.unrecognised is not None:
         rows += [
             (line, record, heads[head], text)
-            for line, record, head, text in found.unrecognised.select(
-                "_line", "_record", "_head", "message"
-            ).iter_rows()
+            for line, record, head, text in found.unrecognised.joined()
+            .select("_line", "_record", "_head", "message")
+            .iter_rows()
         ]
     records = [(line, host, what) for line, _, host, what in sorted(rows) if line > 0]
     return records, list(found.damage.select("_line", "kind").iter_rows())

@@ -13,8 +13,9 @@ from message_strategies import damaged, messages
 
 from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.events import read_events
+from ncclcheck.readers.finding import Piece, find_records
 from ncclcheck.readers.grammar import DirectParser
-from ncclcheck.readers.projection import Block, Piece, Projection, _records
+from ncclcheck.readers.projection import Block, Projection
 
 Reading = tuple[str, dict[str, str]] | None
 
@@ -35,12 +36,12 @@ def project(block: bytes, first_line: int = 1) -> dict[tuple[int, int], Reading]
     """Event and fields by line and record; None where no event matches."""
     found = PROJECTION.read([Piece(0, block, first_line)])
     readings: dict[tuple[int, int], Reading] = {}
-    for event, frame in found.events.items():
-        for row in frame.iter_rows(named=True):
+    for event, table in found.events.items():
+        for row in table.joined().iter_rows(named=True):
             fields = {name: value for name, value in row.items() if name[0] != "_" and value is not None}
             readings[row["_line"], row["_record"]] = event, fields
     if found.unrecognised is not None:
-        readings |= dict.fromkeys(found.unrecognised.select("_line", "_record").iter_rows())
+        readings |= dict.fromkeys(found.unrecognised.rows.select("_line", "_record").iter_rows())
     return dict(sorted(readings.items()))
 
 
@@ -86,12 +87,10 @@ def test_real_logs_are_read_as_lark_reads_them(direct: DirectParser) -> None:
     for path in sorted(path for path in CASES.rglob("*") if path.is_file()):
         block = path.read_bytes()
         readings = project(block)
-        for line, record, message in (
-            _records([Piece(0, block, 1)], (), PROJECTION._knows, PROJECTION._repeated)[0]
-            .select("_line", "_record", "message")
-            .iter_rows()
-        ):
-            assert readings[line, record] == direct.parse(message), f"{path}:{line}"
+        found = find_records([Piece(0, block, 1)], (), PROJECTION._knows, PROJECTION._repeated)
+        messages = found.messages.spread(found.messages.values)
+        for (line, record), message in zip(found.rows.select("_line", "_record").iter_rows(), messages, strict=True):
+            assert readings[line + 1, record] == direct.parse(message), f"{path}:{line + 1}"
 
 
 # ------------------------------------------------------------------------------------------------------------ blocks
@@ -130,8 +129,8 @@ def test_pieces_of_many_inputs_are_read_as_each_alone() -> None:
 
     def places(found: Block) -> list[tuple[object, ...]]:
         assert found.unrecognised is not None
-        known = found.events["nranks"].select("_source", "_line", "nranks").rows()
-        return [*found.lines, *sorted(found.levels), *known, *found.unrecognised.select("_source", "_line").rows()]
+        known = found.events["nranks"].joined().select("_source", "_line", "nranks").rows()
+        return [*found.lines, *sorted(found.levels), *known, *found.unrecognised.rows.select("_source", "_line").rows()]
 
     assert places(Projection().read(pieces)) == [
         *((0, 2), (1, 0), (2, 1), (3, 2), (3, 2)),
@@ -193,6 +192,6 @@ def test_unknown_warnings_are_an_event_and_other_unknown_records_are_counted() -
     (count,) = events.counts
     assert (count.lines, count.recognised, count.unrecognised) == (4, 2, 1)
     assert dict(count.levels) == {"INFO": 2, "WARN": 1}
-    assert events.frames["warn"].get_column("message").to_list() == ["all is lost"]
+    assert events.tables["warn"].joined().get_column("message").to_list() == ["all is lost"]
     assert events.unrecognised is not None
     assert events.unrecognised.get_column("message").to_list() == ["hm"]
