@@ -350,8 +350,9 @@ def _goes_on(facts: Traffic, said: _Said) -> bool:
 @question
 def _last_steps(facts: Traffic) -> pl.DataFrame:
     """`proc` and the last `line` of what a process prints on its way up."""
-    steps = ("interfaces", "networks", "inits", "rings", "edges", "connected", "channels")
-    return pl.concat([facts[name].select("proc", "line") for name in steps]).group_by("proc").agg(pl.col("line").max())
+    steps = [facts[name].select("proc", "line") for name in ("interfaces", "networks", "inits", "rings", "connected")]
+    steps += [facts["channels"].select("proc", "line"), facts["edges"].select("proc", line=pl.col("lines").list.max())]
+    return pl.concat(steps).group_by("proc").agg(pl.col("line").max())
 
 
 def _believed(said: Sequence[_Said], lines: int | None) -> Iterator[Death]:

@@ -58,9 +58,8 @@ def edge_groups(
     groups = placed.group_by(*_LOOK, "member", "era", maintain_order=True).agg(
         pl.col("own", "peer", "own_dev", "peer_dev", "source", "tid").first(),
         pl.col("line").min(),
-        pl.col("channel").alias("channels"),
-        pl.col("line").alias("lines"),
-        edges=pl.len(),
+        pl.col("channels", "lines").explode(),
+        edges=pl.col("lines").list.len().sum(),
     )
     groups = groups.join(machines, on="proc", how="left", maintain_order="left").with_row_index("group")
     crossing = crossing.rename({"cid": "like"})

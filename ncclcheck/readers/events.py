@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import polars as pl
 
@@ -44,6 +44,14 @@ class Count:
     recognised: int = 0
     unrecognised: int = 0
     levels: Counter[str] = field(default_factory=Counter)
+
+
+class Parts(NamedTuple):
+    """rows: the columns of `RECORD`, `_proc`, `_tid`, `_device` and those of `key`. texts: typed fields by `key`."""
+
+    rows: pl.DataFrame
+    texts: pl.DataFrame
+    key: list[str]
 
 
 @dataclass
@@ -102,8 +110,8 @@ class Events:
             pl.lit(everywhere[0] if len(everywhere) == 1 else None, pl.Int32),
         )
 
-    def typed(self, event: str) -> pl.DataFrame | None:
-        """The rows of one event with meaning: the columns of `RECORD`, `_proc`, `_tid`, `_device` and typed fields."""
+    def parts(self, event: str) -> Parts | None:
+        """The records of one event and their messages with meaning, apart: many records say the same."""
         table = self.tables.get(event)
         if table is None:
             return None
@@ -112,14 +120,28 @@ class Events:
             who.get_column(column).gather(heads).alias(name)
             for name, column in (("_proc", "proc"), ("_tid", "tid"), ("_device", "device"))
         )
-        if event not in meaning.BY_RELEASE:
-            texts = meaning.typed(event, table.texts)
-            return rows.join(texts, on="_text", how="left", maintain_order="left").drop("_text")
-        rows = rows.with_columns(_release=who.get_column("release").gather(heads))
-        key = ["_text", "_release"]
-        texts = rows.select(key).unique(maintain_order=True).join(table.texts, on="_text", how="left")
-        texts = meaning.typed(event, texts)
-        return rows.join(texts, on=key, how="left", nulls_equal=True, maintain_order="left").drop(key)
+        texts, key = table.texts, ["_text"]
+        releases = who.get_column("release").unique()
+        if event in meaning.BY_RELEASE and len(releases) == 1:
+            texts = texts.with_columns(_release=pl.lit(releases[0], pl.Int32))
+        elif event in meaning.BY_RELEASE:
+            rows = rows.with_columns(_release=who.get_column("release").gather(heads))
+            key = ["_text", "_release"]
+            texts = rows.select(key).unique(maintain_order=True).join(texts, on="_text", how="left")
+        return Parts(rows, meaning.typed(event, texts), key)
+
+    def typed(self, event: str) -> pl.DataFrame | None:
+        """The records of one event: the columns of `RECORD`, `_proc`, `_tid`, `_device` and typed fields."""
+        parts = self.parts(event)
+        if parts is None:
+            return None
+        rows = parts.rows.join(parts.texts, on=parts.key, how="left", nulls_equal=True, maintain_order="left")
+        return rows.drop(parts.key, "_release", strict=False)
+
+    def last_lines(self) -> pl.DataFrame:
+        """`source` and the number of its last `line`."""
+        ends = [(source, count.lines) for source, count in enumerate(self.counts)]
+        return pl.DataFrame(ends, schema={"source": pl.UInt32, "line": pl.UInt32}, orient="row")
 
 
 def _torn_hosts(heads: Sequence[tuple[int, Head]]) -> dict[tuple[int, str | None, int | None], str]:

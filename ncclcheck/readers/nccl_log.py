@@ -6,6 +6,7 @@ import polars as pl
 
 from ncclcheck.facts.schema import TABLES, conform
 from ncclcheck.readers import around
+from ncclcheck.readers.edge_rows import edge_rows
 from ncclcheck.readers.events import Events
 
 Frame = pl.DataFrame
@@ -26,7 +27,7 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "networks": reader.networks(),
         "notes": reader.notes(),
         "inits": reader.inits(),
-        "edges": reader.edges(),
+        "edges": edge_rows(events),
         "rings": reader.rings(),
         "connected": reader.rows("connected", conform_to="connected"),
         "channels": reader.rows("coll_channels", conform_to="channels"),
@@ -371,23 +372,6 @@ class _Reader:
                     frame = frame.with_columns(split=pl.coalesce(have, field))
             parts.append(frame.with_columns(phase=pl.lit(phase)))
         return self._joined("inits", *parts)
-
-    def edges(self) -> Frame | None:
-        frame = self.rows("channel_connect")
-        if frame is None:
-            return None
-        frame = frame.filter(pl.col("transport") != "COLLNET").with_columns(
-            src_dev=pl.coalesce(pl.col("src_dev").cast(pl.String), "src_bus_id"),
-            dst_dev=pl.coalesce(pl.col("dst_dev").cast(pl.String), "dst_bus_id"),
-        )
-        return self._without_cut_end(conform("edges", frame))
-
-    def _without_cut_end(self, edges: Frame) -> Frame:
-        """An edge in the last line of an input that lacks the /GDRDMA of its fellows: who cut the input may have cut
-        the line."""
-        fellows = pl.col("gdr").any().over("source")
-        at_end = (pl.col("transport") == "NET") & self._at_end() & ~pl.col("gdr") & fellows
-        return edges.filter(~at_end.fill_null(False))
 
     def _at_end(self) -> pl.Expr:
         """Is it the last line of its input?"""
