@@ -113,7 +113,8 @@ def _net_edges(facts: Traffic, members: pl.DataFrame) -> pl.DataFrame:
     """`cid`, `machine`, `networks`, `edge_lines`: network edges with both ends on one machine."""
     whose = pl.col("like").cast(pl.Int64) if facts.members.height else pl.lit(NO_INIT, pl.Int64)
     edges = facts.edge_table.filter(pl.col("transport") == "NET").with_columns(cid=whose).drop_nulls("cid")
-    edges = edges.select("cid", "own", "peer", "network", "source", "line")
+    edges = edges.select("cid", "own", "peer", "network", "source", "line").sort("source", "line")
+    edges = edges.unique(["cid", "own", "peer", "network"], keep="first", maintain_order=True)
     seat = members.select("cid", pl.col("rank").alias("own"), "machine").unique(["cid", "own"], keep="first")
     both = edges.join(seat, on=["cid", "own"]).join(
         seat.rename({"own": "peer"}), on=["cid", "peer", "machine"], how="semi"

@@ -158,47 +158,31 @@ def _without_communicator(groups: pl.DataFrame) -> pl.Series:
     return found.select(between.alias("scope")).get_column("scope")
 
 
-def ring_edges(
-    tables: Mapping[str, pl.DataFrame], groups: pl.DataFrame, members: pl.DataFrame
-) -> tuple[pl.DataFrame, int]:
-    """Network edges between machines that belong to rings, and how many printed lines could not be decided.
-
-    Communicators of one kind give one row per end of an edge; `cid` is their `like`.
+def ring_edges(tables: Mapping[str, pl.DataFrame], groups: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    """Network edges between machines that belong to rings. Communicators of one kind give one row per end of an edge;
+    `cid` is their `like`.
 
     A ring edge follows the order that rank 0 prints (`Channel 00/08 : 0 1 2 ...`). Where that is not in the input, the
     edges before `Connected all rings` on one thread are those of rings. Edges that may belong to several communicators,
-    or to one whose ranks could not be told apart, are not decided.
+    or to one whose ranks could not be told apart, are not decided and left out.
     """
     between = groups.filter((pl.col("scope") == "between") & (pl.col("transport") == "NET") & ~pl.col("is_p2p"))
     twins = members.filter("ambiguous").get_column("like").unique()
     excerpt = (pl.col("candidates") == 0) & pl.lit(members.height == 0)
     own = ~pl.col("like").is_in(twins.implode())
     cid = pl.when(excerpt).then(NO_INIT).when(own).then(pl.col("like").cast(pl.Int64)).alias("cid")
-    who = [
-        "proc",
-        "tid",
-        "source",
-        "machine",
-        "device",
-        "own_dev",
-        "proxy_rank",
-        "src",
-        "dst",
-        "src_dev",
-        "dst_dev",
-        "direction",
-    ]
-    printed = between.select(cid, *who, "channels", "lines").explode("channels", "lines")
-    printed = printed.rename({"channels": "channel", "lines": "line"})
+    look = ["proc", "machine", "device", "own_dev", "proxy_rank", "src", "dst", "src_dev", "dst_dev", "direction"]
+    between = between.select(cid, *look, "tid", "source", "line", "channels", "lines").drop_nulls("cid")
+    # jobs make many communicators of one kind, each with the same edges
+    between = between.sort("source", "line").with_columns(on=pl.col("channels").cast(pl.List(pl.String)).list.join(" "))
+    between = between.unique(["cid", *look, "on"], keep="first", maintain_order=True).drop("on", "line")
+    printed = between.explode("channels", "lines").rename({"channels": "channel", "lines": "line"})
     # one end of one edge through several devices: lines of several communicators that look alike
     end = ["cid", "channel", "src", "dst", "src_dev", "dst_dev", "direction"]
     ways = printed.group_by(end).agg(pl.struct("machine", "device", "proxy_rank").n_unique().alias("ways"))
-    printed = printed.join(ways, on=end, how="left", nulls_equal=True, maintain_order="left")
-    printed = printed.with_columns(cid=pl.when(pl.col("ways") == 1).then("cid")).drop("ways")
-    unclear = printed.get_column("cid").null_count()
-    printed = printed.filter(pl.col("cid").is_not_null())
+    printed = printed.join(ways.filter(pl.col("ways") == 1), on=end, nulls_equal=True, maintain_order="left")
     if printed.height == 0:
-        return printed.with_columns(ring=pl.lit(False)), unclear
+        return printed.with_columns(ring=pl.lit(False))
     order = _successors(tables, members)
     ringed = order.select("cid", "channel").unique().with_columns(ordered=pl.lit(True))
     edge = ["cid", "channel", "src", "dst"]
@@ -213,9 +197,8 @@ def ring_edges(
         .join_asof(connected, on="line", by=["proc", "tid"], strategy="forward", check_sortedness=False)
     )
     placed = placed.with_columns(ring=pl.coalesce("by_order", pl.col("what") == "rings"))
-    undecided = placed.get_column("ring").null_count() + unclear
     ring = placed.filter(pl.col("ring").fill_null(False)).sort("source", "line")
-    return ring.unique(end, keep="first", maintain_order=True), undecided
+    return ring.unique(end, keep="first", maintain_order=True)
 
 
 def _successors(tables: Mapping[str, pl.DataFrame], members: pl.DataFrame) -> pl.DataFrame:

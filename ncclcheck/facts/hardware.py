@@ -11,6 +11,7 @@ import polars as pl
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.matrix import ORDER
+from ncclcheck.facts.question import question
 from ncclcheck.facts.seen import Nic
 from ncclcheck.facts.shape import JobShape
 from ncclcheck.facts.topo_file import path_tables, topo_files
@@ -39,6 +40,7 @@ _GUEST_FILES = re.compile(
 )
 
 
+@question
 def shape_of(facts: Facts) -> JobShape:
     """The job's shape as far as the input proves it."""
     world = facts.world

@@ -393,7 +393,7 @@ class Traffic(Printed):
     @cached_property
     def ring_edge_table(self) -> pl.DataFrame:
         """Ring edges between machines, one row per printed end; see `edges.ring_edges`."""
-        return ring_edges(self.tables, self.edge_table, self._kinds)[0]
+        return ring_edges(self.tables, self.edge_table, self._kinds)
 
     @cached_property
     def ring_rails(self) -> RingRails | None:
