@@ -101,9 +101,7 @@ def odd_operations(facts: Traffic) -> tuple[Odd, ...]:
     rooted = pl.when(pl.col("op").is_in(["Broadcast", "Reduce"])).then("root")
     calls = calls.with_columns(what=pl.struct("op", "count", "datatype", rooted.alias("root")))
     differ = calls.filter(pl.col("what").n_unique().over("cid", "op_count") > 1)
-    differ = differ.with_columns(
-        number=pl.col("op_count").str.strip_prefix("0x").str.to_integer(base=16, strict=False)
-    ).filter(pl.col("number") == pl.col("number").min().over("cid"))
+    differ = differ.filter(pl.col("op_count") == pl.col("op_count").min().over("cid"))
     found = []
     for (_,), part in differ.sort("cid").partition_by("cid", as_dict=True, maintain_order=True).items():
         groups = part.group_by("what", maintain_order=True).agg(
@@ -113,7 +111,7 @@ def odd_operations(facts: Traffic) -> tuple[Odd, ...]:
         few = part.filter(pl.col("what") == groups.get_column("what")[0])
         found.append(
             Odd(
-                number=int(part.get_column("number")[0]),
+                number=int(part.get_column("op_count")[0]),
                 nranks=int(part.select(pl.col("size").max().fill_null(0)).item()),
                 calls=tuple((_call(row["what"]), tuple(row["rank"])) for row in groups.iter_rows(named=True)),
                 machines=tuple(few.get_column("machine").drop_nulls().unique().sort()),

@@ -55,7 +55,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     },
     # operations as the program enqueues them (COLL); root is the peer of Send and Recv
     "collectives": {
-        **_THREAD, "op": pl.String, "op_count": pl.String, "count": pl.Int64, "datatype": pl.Int64, "redop": pl.Int64,
+        **_THREAD, "op": pl.String, "op_count": pl.Int64, "count": pl.Int64, "datatype": pl.Int64, "redop": pl.Int64,
         "root": pl.Int64, "comm": pl.String, "nranks": pl.Int64,
     },
     # edges that a thread prints alike between two steps of its process's communicators (start, end of init, connected):

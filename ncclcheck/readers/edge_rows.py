@@ -25,20 +25,21 @@ def edge_rows(events: Events) -> pl.DataFrame | None:
         return None
     texts = _looks(printed.texts.filter(pl.col("transport") != "COLLNET"))
     looks = texts.select("look", *_LOOK).unique("look")
-    numbers = texts.select(*printed.key, "look", pl.col("channel").alias("channels"))
-    rows = printed.rows.select(*printed.key, "_head", proc="_proc", source="_source", line="_line", tid="_tid")
-    rows = rows.join(numbers, on=printed.key, nulls_equal=True, maintain_order="left").drop(printed.key)
-    rows = _without_cut_end(rows, looks, events)
+    found = printed.rows.select(*printed.key, "_head", line="_line", channels="channel")
+    found = found.join(texts.select(*printed.key, "look"), on=printed.key, nulls_equal=True, maintain_order="left")
+    found = _without_cut_end(found.drop(printed.key), looks, events)
     groups = (
-        rows.with_columns(step=_steps_before(rows, events))
+        found.with_columns(step=_steps_before(found, events))
         .group_by("_head", "step", "look", maintain_order=True)
-        .agg(pl.col("proc", "tid", "source", "line").first(), pl.col("channels"), pl.col("line").alias("lines"))
+        .agg(pl.col("line").first(), pl.col("channels"), pl.col("line").alias("lines"))
     )
-    return conform("edges", groups.join(looks, on="look", how="left", maintain_order="left"))
+    groups = groups.join(looks, on="look", how="left", maintain_order="left")
+    who = events.processes.select("_head", "proc", "tid", source="_source")
+    return conform("edges", groups.join(who, on="_head", how="left", maintain_order="left"))
 
 
 def _looks(texts: pl.DataFrame) -> pl.DataFrame:
-    """The distinct messages with `look`: equal where they differ in the channel only."""
+    """The distinct messages with `look`, the number of those that mean the same."""
     texts = texts.with_columns(
         src_dev=pl.coalesce(pl.col("src_dev").cast(pl.String), "src_bus_id"),
         dst_dev=pl.coalesce(pl.col("dst_dev").cast(pl.String), "dst_bus_id"),
@@ -51,22 +52,22 @@ def _looks(texts: pl.DataFrame) -> pl.DataFrame:
 def _without_cut_end(rows: pl.DataFrame, looks: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Without an edge in the last line of an input that lacks the /GDRDMA of its fellows: who cut the input may have
     cut the line."""
-    last = rows.join(events.last_lines(), on=["source", "line"], how="semi")
-    bare = last.join(looks.filter(pl.col("transport") == "NET", ~pl.col("gdr")), on="look", how="semi")
-    if bare.height == 0:
+    sources = events.processes.select("_head", source="_source")
+    bare = looks.filter(pl.col("transport") == "NET", ~pl.col("gdr")).get_column("look")
+    last = rows.filter(pl.col("look").is_in(bare.implode())).join(sources, on="_head")
+    last = last.join(events.last_lines(), on=["source", "line"], how="semi")
+    if last.height == 0:
         return rows
-    told = rows.join(looks.filter("gdr"), on="look", how="semi").get_column("source").unique()
-    return rows.join(bare.filter(pl.col("source").is_in(told.implode())), on=["source", "line"], how="anti")
+    told = rows.select("_head", "look").unique().join(looks.filter("gdr"), on="look", how="semi")
+    told = told.join(sources, on="_head").select("source").unique()
+    return rows.join(last.join(told, on="source", how="semi"), on=["_head", "line"], how="anti")
 
 
 def _steps_before(rows: pl.DataFrame, events: Events) -> pl.Series:
     """How many steps stand before each row, when those of each process stand together."""
-    steps = [found.rows for event in _STEPS if (found := events.parts(event)) is not None]
+    steps = [table.rows.select("_head", line="_line") for name in _STEPS if (table := events.tables.get(name))]
     if not steps:
         return pl.repeat(0, rows.height, dtype=pl.UInt32, eager=True)
-    order = pl.concat([step.select(place=_place("_proc", "_line")) for step in steps]).to_series().sort()
-    return order.search_sorted(rows.select(_place("proc", "line")).to_series())
-
-
-def _place(proc: str, line: str) -> pl.Expr:
-    return pl.col(proc).cast(pl.UInt64) * 2**32 + pl.col(line)
+    procs = events.processes.get_column("proc").cast(pl.UInt64) * 2**32
+    places = [procs.gather(part.get_column("_head")) + part.get_column("line") for part in (pl.concat(steps), rows)]
+    return places[0].sort().search_sorted(places[1])

@@ -47,7 +47,7 @@ class Count:
 
 
 class Parts(NamedTuple):
-    """rows: the columns of `RECORD`, `_proc`, `_tid`, `_device` and those of `key`. texts: typed fields by `key`."""
+    """rows: the columns of `RECORD`, `_proc`, `_tid` and those of `key`. texts: typed fields by `key`."""
 
     rows: pl.DataFrame
     texts: pl.DataFrame
@@ -117,8 +117,7 @@ class Events:
             return None
         heads, who = table.rows.get_column("_head"), self.processes
         rows = table.rows.with_columns(
-            who.get_column(column).gather(heads).alias(name)
-            for name, column in (("_proc", "proc"), ("_tid", "tid"), ("_device", "device"))
+            who.get_column(column).gather(heads).alias(name) for name, column in (("_proc", "proc"), ("_tid", "tid"))
         )
         texts, key = table.texts, ["_text"]
         releases = who.get_column("release").unique()
@@ -131,7 +130,7 @@ class Events:
         return Parts(rows, meaning.typed(event, texts), key)
 
     def typed(self, event: str) -> pl.DataFrame | None:
-        """The records of one event: the columns of `RECORD`, `_proc`, `_tid`, `_device` and typed fields."""
+        """The records of one event: the columns of `RECORD`, `_proc`, `_tid` and typed fields."""
         parts = self.parts(event)
         if parts is None:
             return None

@@ -522,6 +522,8 @@ def _nvls_support(frame: Frame) -> Frame:
 
 
 def _collective(frame: Frame) -> Frame:
+    if not _has(frame, "op_count"):  # folded
+        return frame
     return frame.with_columns(op_count=_hex(pl.col("op_count").str.strip_prefix("opCount ")))
 
 

@@ -21,6 +21,7 @@ from ncclcheck.readers import framing
 from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.distinct import Distinct
 from ncclcheck.readers.finding import AROUND, LEVELS, LONGEST_MESSAGE, Piece, Records, find_records
+from ncclcheck.readers.folding import fold
 from ncclcheck.readers.gathering import fits, gather
 from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask, mask_pattern
 from ncclcheck.readers.heads import Heads
@@ -57,7 +58,8 @@ _WHERE = ["_source", "_line"]
 class EventTable:
     """rows: the columns of `RECORD` and `_text`. texts: `_text`, ascending, and the fields of that message, as text.
 
-    A reader that wants few events keeps no `_time`, but with lines that are not NCCL's.
+    Where only some events are wanted, rows have no `_time` (but with lines that are not NCCL's), and what `folding`
+    takes out of the messages.
     """
 
     rows: pl.DataFrame
@@ -175,13 +177,16 @@ class Projection:
                     unknown.append(own.filter(~fitting))
                     own = own.filter(fitting)
                 if own.height:
-                    result.events[event] = EventTable(self._as_kept(event, own), fields)
+                    result.events[event] = self._kept(event, own, fields)
         if unknown:
             result.unrecognised = _with_messages(pl.concat(unknown), texts)
 
-    def _as_kept(self, event: str, rows: pl.DataFrame) -> pl.DataFrame:
-        """Clock times are long, and few facts need them."""
-        return rows if self._wanted is None or event in self._around else rows.drop("_time")
+    def _kept(self, event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> EventTable:
+        """The table of an event; without what few facts need, where only some events are wanted."""
+        if self._wanted is None:
+            return EventTable(rows, texts)
+        rows, texts = fold(event, rows, texts)
+        return EventTable(rows if event in self._around else rows.drop("_time"), texts)
 
     def _mark_cuts(self, result: Block, rows: pl.DataFrame, texts: pl.DataFrame, widths: pl.DataFrame) -> None:
         """Records that begin like an event and end too early. What something cut at a width holds less than it says
