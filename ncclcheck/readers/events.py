@@ -14,6 +14,7 @@ import polars as pl
 
 from ncclcheck.readers import meaning, release
 from ncclcheck.readers.finding import Piece
+from ncclcheck.readers.folding import fold_again
 from ncclcheck.readers.framing import Head, parse_head
 from ncclcheck.readers.projection import DAMAGE, Block, EventTable, Projection
 
@@ -248,13 +249,12 @@ class _Gathering:
             self._tables.setdefault("warn", []).append(EventTable(warnings, said))
 
     def finish(self, heads: list[tuple[int, str]]) -> Events:
-        tables = {
-            event: EventTable(
-                pl.concat([part.rows for part in parts], how="diagonal"),
-                pl.concat([part.texts for part in parts], how="diagonal"),
-            )
-            for event, parts in self._tables.items()
-        }
+        tables = {}
+        for event in list(self._tables):
+            parts = self._tables.pop(event)
+            rows = pl.concat([part.rows for part in parts], how="diagonal")
+            texts = pl.concat([part.texts for part in parts], how="diagonal")
+            tables[event] = EventTable(*fold_again(event, rows, texts))
         unknown = pl.concat(self._unrecognised) if self._unrecognised else None
         damage = pl.concat(self._damage) if self._damage else pl.DataFrame(schema=DAMAGE)
         return Events(self._counts, heads, tables, unknown, damage)

@@ -31,11 +31,23 @@ def fold(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFr
     if event not in _FOLDS:
         return rows, texts
     number, base, dropped = _FOLDS[event]
-    texts = texts.drop(dropped, strict=False)
-    look = [name for name in texts.columns if name not in ("_text", number)]
-    looks = texts.select("_text", *look).unique(look, keep="first", maintain_order=True)
-    numbers = pl.col(number).str.extract("([0-9A-Fa-f]+)$").str.to_integer(base=base, strict=False)
-    folded = texts.join(looks, on=look, how="left", nulls_equal=True, maintain_order="left", suffix="_look")
-    folded = folded.select("_text", _look="_text_look", **{number: numbers.cast(pl.Int64)})
-    rows = rows.join(folded, on="_text", how="left", maintain_order="left")
-    return rows.drop("_text").rename({"_look": "_text"}), looks
+    value = pl.col(number).str.extract("([0-9A-Fa-f]+)$").str.to_integer(base=base, strict=False)
+    numbers = texts.select("_text", value.cast(pl.Int64).alias(number))
+    rows = rows.join(numbers, on="_text", how="left", maintain_order="left")
+    return _joined(rows, texts.drop(number, *dropped, strict=False))
+
+
+def fold_again(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The same for what several blocks gave."""
+    return _joined(rows, texts) if event in _FOLDS else (rows, texts)
+
+
+def _joined(rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Messages that read alike become the first of them."""
+    fields = [name for name in texts.columns if name != "_text"]
+    looks = texts.unique(fields, keep="first", maintain_order=True)
+    if looks.height == texts.height:
+        return rows, texts
+    firsts = texts.join(looks, on=fields, how="left", nulls_equal=True, maintain_order="left", suffix="_first")
+    rows = rows.join(firsts.select("_text", "_text_first"), on="_text", how="left", maintain_order="left")
+    return rows.drop("_text").rename({"_text_first": "_text"}), looks

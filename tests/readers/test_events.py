@@ -78,7 +78,7 @@ def test_typed_rows_know_their_process_and_line() -> None:
     events = read_events([lines_of("", record("a", 1, "nranks 2", tid=9, device=5))])
     frame = events.typed("nranks")
     assert frame is not None
-    assert frame.select("_source", "_line", "_proc", "_tid", "_device", "nranks").rows() == [(0, 2, 0, 9, 5, 2)]
+    assert frame.select("_source", "_line", "_proc", "_tid", "nranks").rows() == [(0, 2, 0, 9, 2)]
     assert events.typed("version") is None
 
 
