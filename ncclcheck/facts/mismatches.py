@@ -15,7 +15,6 @@ from ncclcheck.facts.traffic import Traffic
 _OPERATIONS = ["Send", "Recv"]
 # PyTorch compares what ranks are about to call (TORCH_DISTRIBUTED_DEBUG=DETAIL).
 _TORCH = r"(?i)detected mismatch between collectives on ranks"
-_BOOTSTRAP_TRUNCATED = r"^Message truncated : received (\d+)(?:,\d+)? bytes instead of (\d+)"
 _DATATYPES = {0: "int8", 1: "uint8", 2: "int32", 3: "uint32", 4: "int64", 5: "uint64", 6: "float16", 7: "float32",
               8: "float64", 9: "bfloat16", 10: "float8e4m3", 11: "float8e5m2"}  # fmt: skip
 
@@ -52,19 +51,14 @@ class Odd:
 def mismatches(facts: Traffic) -> tuple[Mismatch, ...]:
     failures = facts["failures"].filter(pl.col("level") == "WARN")
     category, text = pl.col("category"), pl.col("text").fill_null("")
-    truncated = text.str.extract_groups(_BOOTSTRAP_TRUNCATED)
     kind = (
         pl.when((category == "collective_mismatch") & pl.col("rank_a").is_not_null()).then(pl.lit("around"))
+        .when((category == "message_truncated") & (pl.col("call") == "bootstrap")).then(pl.lit("bootstrap"))
         .when(category.is_in(["collective_mismatch", "message_truncated"])).then(pl.lit("sizes"))
         .when(category == "bootstrap_nranks_mismatch").then(pl.lit("nranks"))
         .when(category == "bootstrap_duplicate_rank").then(pl.lit("rank"))
-        .when((category == "warn") & truncated.struct[0].is_not_null()).then(pl.lit("bootstrap"))
     )  # fmt: skip
-    ours = failures.with_columns(
-        kind=kind,
-        size_a=pl.coalesce("size_a", truncated.struct[0].cast(pl.Int64, strict=False)),
-        size_b=pl.coalesce("size_b", truncated.struct[1].cast(pl.Int64, strict=False)),
-    ).select("proc", "source", "line", "kind", "size_a", "size_b", "rank_a")
+    ours = failures.with_columns(kind=kind).select("proc", "source", "line", "kind", "size_a", "size_b", "rank_a")
     theirs = facts["around"].filter((pl.col("event") == "python_error") & text.str.contains(_TORCH))
     theirs = theirs.select("proc", "source", "line", kind=pl.lit("torch"), rank_a="rank")
     rows = pl.concat([ours.drop_nulls("kind"), theirs], how="diagonal")

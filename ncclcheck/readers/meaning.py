@@ -24,8 +24,13 @@ _NAMES = {
     "vdev_name": "name",
     "network_name": "network",
     "network_word": "network",
+    "set_value": "value",
     "plugin_name": "plugin",
     "assigned_plugin": "plugin",
+    "gin_plugin": "plugin",
+    "quoted": "plugin",
+    "plugin_kind": "kind",
+    "nic_name": "name",
     "dev_gpu": "gpu",
     "dev_nvls": "dev",
     "read_flag": "read",
@@ -39,7 +44,17 @@ _NAMES = {
     "remote_name": "remote",
     "stream_ptr": "stream",
     "shm": "path",
+    "shm_name": "path",
     "shm_action": "action",
+    "shm_create": "action",
+    "shm_map": "action",
+    "register_word": "action",
+    "collnet_register": "action",
+    "nvls_register": "action",
+    "register_kind": "kind",
+    "buffer_type": "type",
+    "copy_call": "copy",
+    "copy_hierarchical": "copy",
     "direction_word": "direction",
     "transport_number": "transport",
     "peer_rank": "peer",
@@ -49,6 +64,8 @@ _NAMES = {
     "ibv_call": "call",
     "ipc_call": "call",
     "recv_call": "call",
+    "affinity_call": "call",
+    "post_call": "call",
     "socket_func": "func",
     "errno_words": "errno_text",
     "errno_text_retry": "errno_text",
@@ -93,11 +110,10 @@ def typed(event: str, frame: Frame) -> Frame:
     derive = _DERIVED.get(event)
     frame = frame.with_columns(columns) if columns else frame
     frame = derive(frame) if derive else frame
-    present = frame.columns
-    taken = set(present)
-    return frame.select(
-        pl.col(name).alias(_NAMES[name]) if name in _NAMES and _NAMES[name] not in taken else name for name in present
-    )
+    finals: dict[str, list[str]] = {}
+    for name in frame.columns:
+        finals.setdefault(_NAMES.get(name, name), []).append(name)
+    return frame.select(pl.coalesce(names).alias(final) for final, names in finals.items())
 
 
 def _hex(column: pl.Expr) -> pl.Expr:
@@ -305,7 +321,7 @@ def _brackets_are_bus_ids(frame: Frame) -> pl.Expr:
 
 
 def _gdr_distance(frame: Frame) -> Frame:
-    frame = _optional(frame, "gpu", "hca", "gpu_node", "net_node")
+    frame = _optional(frame, "gpu", "hca", "gpu_node", "net_node", "gdr_network")
     frame = frame.with_columns(
         pl.lit(None, pl.Int64).alias(name) for name in ("gpu_nvml_dev", "gpu_rank") if not _has(frame, name)
     )
@@ -319,7 +335,7 @@ def _gdr_distance(frame: Frame) -> Frame:
     )
     return frame.with_columns(
         enabled=pl.col("enabled") == "Enabled",
-        network=pl.when(pl.col("operator").is_in(["<", ">="])).then(pl.lit("IB")),
+        network=pl.col("gdr_network").str.strip_prefix("NET/"),
         gpu_cuda_dev=pl.when(cuda).then(_integer(pl.col("gpu"))),
         gpu_busid=pl.when(~cuda & ~ranks).then(_hex(pl.col("gpu"))),
         gpu_rank=pl.coalesce("gpu_rank", pl.when(~cuda & ranks).then(_integer(pl.col("gpu")))),
@@ -327,18 +343,18 @@ def _gdr_distance(frame: Frame) -> Frame:
         hca=pl.when(~ids).then(_integer(pl.col("hca"))),
         gpu_system=_integer(gpu.struct[0]), gpu_local_id=_integer(gpu.struct[1]),
         net_system=_integer(net.struct[0]), net_local_id=_integer(net.struct[1]),
-    ).drop("gpu", "gpu_node", "net_node")  # fmt: skip
+    ).drop("gpu", "gpu_node", "net_node", "gdr_network")  # fmt: skip
 
 
 def _gdr_hca(frame: Frame) -> Frame:
     frame = _optional(frame, "gdr_reason", "gpu")
     return frame.with_columns(
         enabled=pl.col("enabled") == "Enabled",
-        network=pl.lit("IB"),
+        network=pl.col("gdr_network").str.strip_prefix("NET/"),
         reason=pl.col("gdr_reason").str.strip_chars(" ()"),
         gpu_cuda_dev=_integer(pl.col("gpu")),
         hca=_integer(pl.col("hca")),
-    ).drop("gdr_reason", "gpu")
+    ).drop("gdr_reason", "gpu", "gdr_network")
 
 
 # ----------------------------------------------------------------------------------------------------- small rewordings
@@ -375,8 +391,11 @@ def _plugins(frame: Frame) -> Frame:
 
 
 def _plugin_api(frame: Frame) -> Frame:
-    parts = pl.col("plugin_api").str.extract_groups(r"^(.*?)(?: \(v([0-9]+)\))?$")
-    return frame.with_columns(plugin=parts.struct[0], api=_integer(parts.struct[1])).drop("plugin_api")
+    frame = _optional(frame, "plugin_api", "other_plugin_api")
+    parts = pl.coalesce("plugin_api", "other_plugin_api").str.extract_groups(r"^(.*?)(?: \(v([0-9]+)\))?\.?$")
+    return frame.with_columns(plugin=parts.struct[0], api=_integer(parts.struct[1])).drop(
+        "plugin_api", "other_plugin_api"
+    )
 
 
 def _topo_node(frame: Frame) -> Frame:
@@ -401,26 +420,33 @@ def _topo_node(frame: Frame) -> Frame:
 
 
 def _connected(frame: Frame) -> Frame:
-    frame = _optional(frame, "connected_what", "binomial")
-    what = pl.coalesce("connected_what", "binomial", pl.lit("nvls tree"))
-    return frame.with_columns(what=what).drop("connected_what", "binomial")
+    frame = _optional(frame, "connected_what", "binomial", "collnet_chain")
+    what = pl.coalesce("connected_what", "binomial", "collnet_chain", pl.lit("nvls tree"))
+    return frame.with_columns(what=what).drop("connected_what", "binomial", "collnet_chain")
+
+
+def _placed(frame: Frame) -> Frame:
+    """The place in NCCL's source that some INFO lines begin with."""
+    frame = _optional(frame, "trace_location", "trace_func")
+    where = pl.col("trace_location").str.extract_groups(r"^(.*):([0-9]+)$")
+    return frame.with_columns(
+        src_file=where.struct[0], src_line=_integer(where.struct[1]), src_func=pl.col("trace_func")
+    ).drop("trace_location", "trace_func")
 
 
 def _error_trace(frame: Frame) -> Frame:
-    frame = _optional(frame, "trace_tail", "trace_func")
-    where = pl.col("trace_location").str.extract_groups(r"^(.*):([0-9]+)$")
-    return frame.with_columns(
-        src_file=where.struct[0], src_line=_integer(where.struct[1]), src_func=pl.col("trace_func"),
+    frame = _optional(frame, "trace_tail")
+    return _placed(frame).with_columns(
         thread=pl.col("trace_tail").str.extract(r"\[([^\[\]]+)\]"),
         errno_text=pl.col("trace_tail").str.extract(r"\(([^()]+)\)"),
-    ).drop("trace_location", "trace_tail", "trace_func")  # fmt: skip
+    ).drop("trace_tail")  # fmt: skip
 
 
 def _ibv_failed(frame: Frame) -> Frame:
     frame = _optional(frame, "ibv_error", "errno_words_comma", "detail")
     if not _has(frame, "errno"):
         frame = frame.with_columns(errno=pl.lit(None, pl.Int64))
-    parts = pl.col("ibv_error").str.extract_groups(r"^(.*?)(?: errno ([0-9]+))?$")
+    parts = pl.col("ibv_error").str.extract_groups(r"^(.*?)(?: errno ([0-9]+)|, Bad WR .*)?$")
     port = pl.col("detail").str.extract_groups(r"on dev ([^:,\s]+):([0-9]+)")
     return frame.with_columns(
         errno_text=pl.coalesce("errno_words_comma", parts.struct[0]),
@@ -446,19 +472,36 @@ def _ib_completion_error(frame: Frame) -> Frame:
 
 
 def _ib_async_event(frame: Frame) -> Frame:
-    frame = _optional(frame, "hca_port", "fatal_name", "event_name", "event_words", "gid_table_changed")
+    frame = _optional(
+        frame, "hca_port", "fatal_name", "event_name", "event_words", "gid_table_changed", "unknown_event"
+    )
     fatal = pl.when(pl.col("fatal_name").is_not_null()).then(True)
     port = pl.col("hca_port").str.extract_groups(r"^(.+):([0-9]+)$")
     return frame.with_columns(
         hca=port.struct[0], port=_integer(port.struct[1]),
         fatal=fatal.when(pl.col("event_words").is_not_null()).then(False),
-        event_name=pl.coalesce("event_name", "fatal_name", "event_words", "gid_table_changed"),
-    ).drop("hca_port", "fatal_name", "event_words", "gid_table_changed", "event_object", "event_detail",
-           strict=False)  # fmt: skip
+        event_name=pl.coalesce("event_name", "fatal_name", "event_words", "gid_table_changed", "unknown_event"),
+    ).drop("hca_port", "fatal_name", "event_words", "gid_table_changed", "unknown_event", "event_object",
+           "event_detail", strict=False)  # fmt: skip
+
+
+def _hca_port(frame: Frame) -> Frame:
+    port = pl.col("hca_port").str.extract_groups(r"^(.+):([0-9]+)$")
+    return frame.with_columns(hca=port.struct[0], port=_integer(port.struct[1])).drop("hca_port")
 
 
 def _cuda_failure(frame: Frame) -> Frame:
-    return frame.with_columns(error=pl.col("cuda_error").str.strip_chars("'")).drop("cuda_error")
+    return _placed(frame).with_columns(error=pl.col("cuda_error").str.strip_chars("'")).drop("cuda_error")
+
+
+def _nvml_failed(frame: Frame) -> Frame:
+    frame = _optional(frame, "nvml_quoted", "nvml_error")
+    error = pl.coalesce("nvml_error", pl.col("nvml_quoted").str.strip_chars("'"))
+    return frame.with_columns(error=error).drop("nvml_quoted", "nvml_error")
+
+
+def _conn_qp(frame: Frame) -> Frame:
+    return frame.drop("qp_func", "qp_device", "query_ece", "fifo_keys", strict=False)
 
 
 def _duplicate_gpu(frame: Frame) -> Frame:
@@ -482,12 +525,17 @@ def _shm(frame: Frame) -> Frame:
 
 
 def _load_failed(frame: Frame) -> Frame:
-    frame = _optional(frame, "dlerror", "loader_error")
-    error = pl.coalesce("dlerror", "loader_error").str.replace(r"\.? All attempts to load .*$", "")
-    return frame.with_columns(dlerror=error.str.strip_suffix(".")).drop("loader_error")
+    frame = _optional(frame, "dlerror", "loader_error", "plugin")
+    error = pl.coalesce("dlerror", "loader_error")
+    asked = error.str.extract_groups(r" when loading (\S+)$|All attempts to load '([^']+)'").struct
+    return frame.with_columns(
+        dlerror=error.str.replace(r"(?: :)? when loading \S+$|\.? All attempts to load .*$", "").str.strip_suffix("."),
+        plugin=pl.coalesce("plugin", asked[0], asked[1]),
+    ).drop("loader_error")
 
 
 def _incompatible(frame: Frame) -> Frame:
+    frame = _optional(frame, "device_b", "link_b")
     columns = []
     for side in "ab":
         parts = pl.col(f"device_{side}").str.extract_groups(r"^([0-9]+)\]([^:]+):([0-9]+)\S*/(\w+)")
@@ -495,7 +543,8 @@ def _incompatible(frame: Frame) -> Frame:
             _integer(parts.struct[0]).alias(f"dev_{side}"), parts.struct[1].alias(f"name_{side}"),
             _integer(parts.struct[2]).alias(f"port_{side}"), parts.struct[3].alias(f"link_{side}"),
         ]  # fmt: skip
-    return frame.with_columns(columns).drop("device_a", "device_b")
+    columns[-1] = pl.coalesce(columns[-1], "link_b").alias("link_b")
+    return frame.with_columns(columns).drop("device_a", "device_b", "connect_or_merge", strict=False)
 
 
 def _launch_mode(frame: Frame) -> Frame:
@@ -538,12 +587,21 @@ def _env_default(frame: Frame) -> Frame:
 
 
 def _affinity(frame: Frame) -> Frame:
-    return frame.with_columns(pl.col("mask").str.strip_suffix("."))
+    return frame.with_columns(pl.col("mask").str.strip_chars_end(".,"))
 
 
 def _algo_unavailable(frame: Frame) -> Frame:
     frame = _optional(frame, "text")
-    return frame.with_columns(algo_env=pl.col("text").str.extract(r"NCCL_ALGO was set to ([^\s]+?)\.?(?:\s|$)"))
+    return frame.with_columns(
+        pl.col("text").str.extract(rf"NCCL_{name.upper()} was set to (\S+?)\.?(?:\s|$)").alias(f"{name}_env")
+        for name in ("algo", "proto")
+    )
+
+
+def _message_truncated(frame: Frame) -> Frame:
+    """Who sent: the bootstrap has words of its own."""
+    bootstrap = pl.when(_flag(frame, "bootstrap_message")).then(pl.lit("bootstrap"))
+    return frame.with_columns(sender=bootstrap).drop("bootstrap_message", strict=False)
 
 
 def _seconds(frame: Frame) -> Frame:
@@ -571,6 +629,11 @@ _DERIVED: dict[str, Callable[[Frame], Frame]] = {
     "net_plugin_loaded": _plugin_api,
     "collnet_plugin_loaded": _plugin_api,
     "tuner_plugin_using": _plugin_api,
+    "plugin_loaded": _plugin_api,
+    "net_ib_conn_qp": _conn_qp,
+    "ib_speed_change": _hca_port,
+    "nvml_failed": _nvml_failed,
+    "syscall_retry": _placed,
     "env_set": _env_set,
     "env_invalid": _env_default,
     "stack_limit": _kilobytes,
@@ -602,6 +665,7 @@ _DERIVED: dict[str, Callable[[Frame], Frame]] = {
     "ib_async_event": _ib_async_event,
     "ib_rail_incompatible": _incompatible,
     "algo_unavailable": _algo_unavailable,
+    "message_truncated": _message_truncated,
     "ras_keepalive": _seconds,
     "shm_failed": _shm,
     "shm_extend_failed": _shm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from ncclcheck.facts.schema import TABLES, conform
-from ncclcheck.readers import around
+from ncclcheck.readers import around, release
 from ncclcheck.readers.edge_rows import edge_rows
 from ncclcheck.readers.events import Events
 
@@ -120,7 +120,7 @@ _FAILURES: dict[str, dict[str, str]] = {
     "socket_closed": {"func": "call"},
     "socket_recv_failed": {},
     "thread_failed": {},
-    "message_truncated": {"received": "size_a", "expected": "size_b"},
+    "message_truncated": {"received": "size_a", "expected": "size_b", "sender": "call"},
     "no_interface": {"filter": "text"},
     "path_not_found": {},
     "network_not_found": {"network": "text"},
@@ -130,6 +130,8 @@ _FAILURES: dict[str, dict[str, str]] = {
     "ibv_failed": {"detail": "text"},
     "ib_library_missing": {},
     "ib_open_failed": {"name": "text"},
+    "ib_query_failed": {"name": "text"},
+    "net_ib_merge_mismatch": {},
     "ib_async_event": {"event_name": "text"},
     "ib_completion_error": {"status": "code", "hca": "text"},
     "ib_rail_incompatible": {},
@@ -137,6 +139,10 @@ _FAILURES: dict[str, dict[str, str]] = {
     "net_count_mismatch": {},
     "p2p_nvlink_disabled": {},
     "algo_unavailable": {},
+    "comm_misuse": {"func": "call"},
+    "legacy_rings_refused": {},
+    "comm_id_invalid": {},
+    "buffer_register_failed": {},
     "proxy_failed": {"operation": "call", "retcode": "code"},
     "proxy_poll_failed": {"retcode": "code", "local_rank": "rank_a"},
     "proxy_closed": {"local_rank": "rank_a"},
@@ -148,7 +154,7 @@ _FAILURES: dict[str, dict[str, str]] = {
 }
 
 # Remarks, unless they warn.
-_FAILURES_BY_LEVEL = ("net_ofi_message", "path_not_found")
+_FAILURES_BY_LEVEL = ("net_ofi_message", "path_not_found", "buffer_register_failed", "net_ib_merge_mismatch")
 
 WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | frozenset(around.EVENTS) | {
     "version", "env_set", "env_value", "env_invalid", "env_refused", "config_set",
@@ -160,6 +166,12 @@ WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | frozenset(around.EVENTS) | {
     "p2p_unavailable", "net_counts", "mnnvl", "mnnvl_fabric",
     "bootstrap_timings", "init_timings", "destroy", "collective",
 }  # fmt: skip
+
+
+def _release_code(name: str) -> pl.Expr:
+    """A release as a number, whether NCCL printed 22304 or 2.23.4."""
+    text = pl.col(name)
+    return pl.coalesce(release.code_of(text), text.cast(pl.Int32, strict=False)).alias(name)
 
 
 def _processes(events: Events) -> Frame:
@@ -448,6 +460,8 @@ class _Reader:
                 continue
             if category in _FAILURES_BY_LEVEL:
                 frame = frame.filter(pl.col("_level") == "WARN")
+            if category == "ras_version_mismatch":
+                frame = frame.with_columns(_release_code(f"version_{side}") for side in "ab")
             frame = frame.with_columns(files.gather(frame.get_column("_head")).alias("from_file"))
             own = pl.col("src_file") if "src_file" in frame.columns else pl.lit(None, pl.String)
             parts.append(

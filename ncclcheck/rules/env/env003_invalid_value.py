@@ -73,7 +73,6 @@ _REFUSED = re.compile(
     r"|(NCCL_\w+): unknown value|(NCCL_\w+)=\S+ is out of range|Invalid (NCCL_\w+)\b)"
 )
 _UNKNOWN_ITEM = re.compile(r"^(?:Unrecognized (?:element|prefix) token|All entries except the first must have)")
-_NO_ALGORITHM = re.compile(r"[Nn]o algorithm/protocol available")
 
 
 class _Fault(NamedTuple):
@@ -171,9 +170,7 @@ def _wrong_choice(facts: Facts, name: str, value: str) -> str:
 
 
 def _nothing_left(facts: Facts, setting: Setting) -> bool:
-    failed = facts.failures("algo_unavailable") or [
-        failure for failure in facts.failures("warn") if _NO_ALGORITHM.search(failure.fields.get("text", ""))
-    ]
+    failed = facts.failures("algo_unavailable")
     return setting.in_force and bool(failed) and not choice(setting.name, setting.value, facts.release).taken
 
 

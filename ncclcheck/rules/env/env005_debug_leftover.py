@@ -364,10 +364,7 @@ def _number(value: str) -> int | None:
 
 def _no_algorithm(facts: Facts, estimator: Estimator) -> Finding | None:
     """NCCL has nothing left for a collective; a list that was set is the reason."""
-    failed = facts.failures("algo_unavailable") or tuple(
-        failure for failure in facts.failures("warn")
-        if "o algorithm/protocol available" in failure.fields.get("text", "")
-    )  # fmt: skip
+    failed = facts.failures("algo_unavailable")
     lists = [setting for name in ("NCCL_ALGO", "NCCL_PROTO") for setting in set_to(facts, name)]
     if not failed:
         return None

@@ -76,10 +76,7 @@ if TYPE_CHECKING:
 _MANY = 20
 
 _NAMES = {"IB": "InfiniBand", "RoCE": "RoCE"}
-_BROKEN = re.compile(
-    r"net devices with different link_layer|different link_layer properties|is incompatible with the local \["
-    r"|merge incompatible devices"
-)
+_BROKEN = re.compile(r"net devices with different link_layer|different link_layer properties")
 _FIX = (
     "NCCL_IB_HCA==<compute rails by whole name> on all machines (the first '=' asks for exact names), or"
     " NCCL_IB_HCA=^={} to exclude; ibdev2netdev and nvidia-smi topo -m show which are near GPUs"
