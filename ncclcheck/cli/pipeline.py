@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ncclcheck import __version__
+from ncclcheck.cli.progress import progress
 
 if TYPE_CHECKING:
     from ncclcheck.engine.registry import Registry
@@ -27,6 +28,10 @@ JUDGED_TOGETHER = "the inputs hold {} jobs and are judged as one: check them one
 
 # Characters of a line that are quoted as evidence.
 MAX_EVIDENCE = 400
+
+
+# So many inputs of which the same is to be told are named on stderr.
+MOST_NAMED = 8
 
 
 class WrongCallError(ValueError):
@@ -100,14 +105,18 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
     from ncclcheck.inputs.expand import expand
+    from ncclcheck.inputs.meter import Meter
     from ncclcheck.readers.read import read_sources
 
     registry = load_registry()
     rules = chosen_rules(registry, selection)
-    expansion = expand(paths)
-    reading = read_sources(expansion.sources)
-    facts = Facts(reading.tables, [source.name for source in expansion.sources])
-    evaluation = evaluate(facts, Estimator(facts.shape(), options), rules)
+    meter = Meter()
+    with progress(meter):
+        expansion = expand(paths, meter)
+        reading = read_sources(expansion.sources)
+        meter.doing = "judging"
+        facts = Facts(reading.tables, [source.name for source in expansion.sources])
+        evaluation = evaluate(facts, Estimator(facts.shape(), options), rules)
 
     inputs = tuple(
         InputSummary(source.name, row.kinds, row.lines, row.recognised, row.unrecognised, source.error)
@@ -143,7 +152,7 @@ def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:
 
     A directory or a glob is one argument: a silent file among others that speak is nothing to complain about.
     """
-    trouble = [f"{source.name}: {source.error}" for source in sources if source.error]
+    trouble = _together((source.name, source.error) for source in sources if source.error)
     silent: dict[str, bool] = {}
     for source in sources:
         silent[source.argument] = silent.get(source.argument, True) and source.name not in telling and not source.error
@@ -151,7 +160,20 @@ def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:
 
 
 def notes(sources: Sequence[Source]) -> list[str]:
-    return [f"{source.name}: {note}" for source in sources for note in source.notes]
+    """What the user should know although nothing is wrong."""
+    return _together((source.name, note) for source in sources for note in source.notes)
+
+
+def _together(said: Iterable[tuple[str, str]]) -> list[str]:
+    """A line each; but what is the same of thousands of files is said once. (The report names them all.)"""
+    names: dict[str, list[str]] = {}
+    for name, text in said:
+        names.setdefault(text, []).append(name)
+    lines: list[str] = []
+    for text, of in names.items():
+        named = of if len(of) <= MOST_NAMED else [f"{of[0]} and {len(of) - 1} more"]
+        lines += [f"{name}: {text}" for name in named]
+    return lines
 
 
 def run_parse(source: Source) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from ncclcheck.inputs.errors import UnreadableInputError
+from ncclcheck.inputs.meter import Meter
 
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second: one that holds nothing
 
@@ -170,14 +171,14 @@ class _EndError(UnreadableInputError):
     """No more bytes: an error everywhere but at the end."""
 
 
-def zip_members(file: BinaryIO) -> Iterator[Member]:
+def zip_members(file: BinaryIO, meter: Meter) -> Iterator[Member]:
     """All but the directories, in order. UnreadableInputError, OSError: no table of contents can be read."""
     try:
         with zipfile.ZipFile(file) as archive:
             for info in archive.infolist():
                 if not info.is_dir():
                     is_link = stat.S_ISLNK(info.external_attr >> 16)
-                    yield Member(info.filename, None if is_link else _unzip(archive, info))
+                    yield Member(info.filename, None if is_link else meter.count(_unzip(archive, info)))
     except _ZIP_TROUBLE:
         raise UnreadableInputError("damaged zip archive: its table of contents cannot be read") from None
 

@@ -40,15 +40,18 @@ class Expansion(NamedTuple):
 def expand(arguments: Iterable[str], meter: Meter | None = None) -> Expansion:
     """All sources that the arguments name; one that names none becomes a source with an error.
 
-    meter: hears of the bytes of archives now and of all others when they are read.
+    meter: counts the bytes of archives now, and of all sources when they are read.
     """
-    expanding = _Expanding(meter or Meter())
+    meter = meter or Meter()
+    expanding = _Expanding(meter)
     for argument in arguments:
         if argument == STDIN:
             expanding.add_stdin()
         else:
             for path in _matches(argument):
                 expanding.add_path(path, argument)
+    sizes = [source.size for source in expanding.sources]
+    meter.start("reading", None if None in sizes else sum(filter(None, sizes)))
     return Expansion(tuple(expanding.sources), expanding.skipped)
 
 
@@ -68,9 +71,9 @@ class _Expanding:
         if sys.stdin is None:  # closed by the caller: `<&-`
             self.sources.append(failed_source(STDIN, STDIN, "standard input is closed"))
             return
-        head, chunks = decompress(read_chunks(sys.stdin.buffer, self._meter))
+        head, chunks = decompress(self._meter.count(read_chunks(sys.stdin.buffer)))
         if is_tar(head):
-            self._add(unpack(STDIN, STDIN, tar_members(chunks), self._spool))
+            self._add(unpack(STDIN, STDIN, tar_members(chunks), self._spool, self._meter))
         else:
             self.sources.append(stdin_source(head, chunks))
 
@@ -106,13 +109,16 @@ class _Expanding:
         """None: the file is no archive, or cannot be opened, which its source will tell."""
         try:
             with Path(path).open("rb") as file:
-                head, _ = decompress(read_chunks(file, size=_HEAD_BYTES))
+                head, _ = decompress(read_chunks(file, _HEAD_BYTES))
+                size = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 if head.startswith(ZIP):
-                    return unpack(path, argument, zip_members(file), self._spool)
+                    self._meter.start("unpacking")
+                    return unpack(path, argument, zip_members(file, self._meter), self._spool, self._meter)
                 if is_tar(head, path):
-                    _, chunks = decompress(read_chunks(file, self._meter))
-                    return unpack(path, argument, tar_members(chunks), self._spool)
+                    self._meter.start("unpacking", size)
+                    _, chunks = decompress(self._meter.count(read_chunks(file)))
+                    return unpack(path, argument, tar_members(chunks), self._spool, self._meter)
         except OSError:
             pass
         return None
@@ -225,7 +231,7 @@ def _judge(member: os.DirEntry[str]) -> str | _Unreadable | _Skipped:
 
 def _is_text_or_archive(path: str) -> bool:
     with Path(path).open("rb") as file:
-        head, chunks = decompress(read_chunks(file, size=_HEAD_BYTES))
+        head, chunks = decompress(read_chunks(file, _HEAD_BYTES))
         if is_called_archive(path) and (is_tar(head, path) or head.startswith(ZIP)):
             return True
         return looks_like_text(next(as_text(head, chunks), b"")[:8192])

@@ -122,13 +122,15 @@ def file_source(path: str, argument: str, meter: Meter | None = None) -> Source:
             return failed_source(path, argument, f"is a {what}, not a log")
     regular = stat.S_ISREG(mode)
     size = status.st_size if regular else None
-    return Source(printable(path), printable(argument), partial(_open, path, meter), once=not regular, size=size)
+    return Source(
+        printable(path), printable(argument), partial(_open, path, meter or Meter()), once=not regular, size=size
+    )
 
 
 @contextmanager
-def _open(path: str, meter: Meter | None) -> Iterator[Iterator[bytes]]:
+def _open(path: str, meter: Meter) -> Iterator[Iterator[bytes]]:
     with Path(path).open("rb") as file:
-        yield decode(read_chunks(file, meter))
+        yield decode(meter.count(read_chunks(file)))
 
 
 def stdin_source(head: bytes, chunks: Iterator[bytes]) -> Source:
@@ -138,7 +140,7 @@ def stdin_source(head: bytes, chunks: Iterator[bytes]) -> Source:
 
 def failed_source(name: str, argument: str, error: str) -> Source:
     """An input that cannot be read: it still has its place in the report."""
-    return Source(printable(name), printable(argument), None, error)
+    return Source(printable(name), printable(argument), None, error, size=0)
 
 
 def printable(path: str) -> str:
@@ -146,9 +148,7 @@ def printable(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode()
 
 
-def read_chunks(file: BinaryIO, meter: Meter | None = None, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """The bytes of a file in pieces, counted."""
+def read_chunks(file: BinaryIO, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The bytes of a file in pieces."""
     while chunk := file.read(size):
-        if meter is not None:
-            meter.add(len(chunk))
         yield chunk

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ncclcheck.inputs.archives import Member, is_called_archive
 from ncclcheck.inputs.decode import decode, is_called_text, looks_like_text
 from ncclcheck.inputs.errors import NoRoomError, NotTextError, UnreadableInputError, reason
+from ncclcheck.inputs.meter import Meter
 from ncclcheck.inputs.source import Source, failed_source, printable
 from ncclcheck.inputs.spool import Piece, Spool
 
@@ -29,7 +30,7 @@ class Unpacked(NamedTuple):
     skipped: int
 
 
-def unpack(archive: str, argument: str, members: Iterator[Member], spool: Spool) -> Unpacked:
+def unpack(archive: str, argument: str, members: Iterator[Member], spool: Spool, meter: Meter) -> Unpacked:
     """Sources named `archive/member`, in the archive's order; one of the archive's own says what went wrong with it."""
     sources: list[Source] = []
     taken: dict[str, int] = {}
@@ -55,7 +56,7 @@ def unpack(archive: str, argument: str, members: Iterator[Member], spool: Spool)
                 continue
             piece, size, failure = _keep(text, spool)
             name = _name(archive, member.name, taken)
-            sources.append(Source(name, printable(argument), partial(_open, spool, piece), size=size))
+            sources.append(Source(name, printable(argument), partial(_open, spool, piece, meter), size=size))
             trouble = trouble or failure
             if isinstance(failure, NoRoomError):
                 break
@@ -84,8 +85,8 @@ def _is_hidden(member: str) -> bool:
     return any(part.startswith(".") and part not in {".", ".."} for part in member.split("/"))
 
 
-def _open(spool: Spool, piece: Piece) -> AbstractContextManager[Iterator[bytes]]:
-    return nullcontext(decode(spool.read(piece)))
+def _open(spool: Spool, piece: Piece, meter: Meter) -> AbstractContextManager[Iterator[bytes]]:
+    return nullcontext(decode(meter.count(spool.read(piece))))
 
 
 def _text(member: Member) -> Iterator[bytes] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -212,3 +213,25 @@ def test_output_never_replaces_a_log_of_a_directory_or_a_glob(tmp_path: Path) ->
     for argument in (str(tmp_path), str(tmp_path / "*.log")):
         assert run(["check", "--output-file", str(log), argument]) == 2
         assert log.read_text() == before
+
+
+def test_the_same_of_many_files_is_told_once(capsys: Capture) -> None:
+    Path("many").mkdir()
+    for number in range(30):
+        Path(f"many/{number:02}.log.gz").write_bytes(b"\x1f\x8b")
+    assert run(["many", "error.log", "--output-format", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert "many/00.log.gz and 29 more: the gzip data ends too early; what is there was read\n" in err
+    assert len(err.splitlines()) == 2  # and the rules that do not load
+    assert len([row for row in json.loads(out)["inputs"] if row["error"]]) == 30
+
+
+def test_members_of_archives_are_named_in_findings(capsys: Capture) -> None:
+    with tarfile.open("b.tar.gz", "w:gz") as archive:
+        for name in ("error.log", "novel.txt"):
+            archive.add(name, f"n1/{name}\n\x1b[2J")
+    assert run(["b.tar.gz", "--output-format", "concise"]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("b.tar.gz/n1/error.log\\x0a\\x1b[2J:1: NET001 Socket: ")
+    assert "\x1b" not in out + err
+    assert "looked for" not in err
