@@ -59,7 +59,9 @@ def _bar(meter: Meter) -> Progress:
         def get_renderables(self) -> Iterator[RenderableType]:
             for task in self.tasks:
                 task.total = meter.total  # `update` takes None for no change
-                self.update(task.id, description=meter.doing, completed=meter.read)
+                if task.description != meter.doing:
+                    self.reset(task.id, description=meter.doing)
+                self.update(task.id, completed=meter.read)
             yield self.make_tasks_table(self.tasks)
 
     columns = (
