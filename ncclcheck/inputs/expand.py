@@ -16,9 +16,9 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from ncclcheck.inputs.archives import ZIP, is_called_archive, is_tar, tar_members, zip_members
+from ncclcheck.inputs.archives import ZIP, Member, is_called_archive, is_tar
 from ncclcheck.inputs.decode import as_text, decompress, is_called_text, looks_like_text
 from ncclcheck.inputs.errors import NotTextError, UnreadableInputError, reason
 from ncclcheck.inputs.meter import Meter
@@ -73,7 +73,7 @@ class _Expanding:
             return
         head, chunks = decompress(self._meter.count(read_chunks(sys.stdin.buffer)))
         if is_tar(head):
-            self._add(unpack(STDIN, STDIN, tar_members(chunks), self._spool, self._meter))
+            self._add(unpack(STDIN, STDIN, _members_of_tar(chunks), self._spool, self._meter))
         else:
             self.sources.append(stdin_source(head, chunks))
 
@@ -114,18 +114,31 @@ class _Expanding:
                 file.seek(0)
                 if head.startswith(ZIP):
                     self._meter.start("unpacking")
-                    return unpack(path, argument, zip_members(file, self._meter), self._spool, self._meter)
-                if is_tar(head, path):
+                    members = _members_of_zip(file, self._meter)
+                elif is_tar(head, path):
                     self._meter.start("unpacking", size)
-                    _, chunks = decompress(self._meter.count(read_chunks(file)))
-                    return unpack(path, argument, tar_members(chunks), self._spool, self._meter)
+                    members = _members_of_tar(decompress(self._meter.count(read_chunks(file)))[1])
+                else:
+                    return None
+                return unpack(path, argument, members, self._spool, self._meter)
         except OSError:
-            pass
-        return None
+            return None
 
     def _add(self, unpacked: Unpacked) -> None:
         self.sources += unpacked.sources
         self.skipped += unpacked.skipped
+
+
+def _members_of_tar(chunks: Iterator[bytes]) -> Iterator[Member]:
+    from ncclcheck.inputs.tar import tar_members
+
+    return tar_members(chunks)
+
+
+def _members_of_zip(file: BinaryIO, meter: Meter) -> Iterator[Member]:
+    from ncclcheck.inputs.zip import zip_members
+
+    return zip_members(file, meter)
 
 
 class _Unreadable(NamedTuple):

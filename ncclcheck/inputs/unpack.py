@@ -23,6 +23,9 @@ MOST_MEMBERS = 200_000
 """Text files of one archive: empty ones take no room in it, but some here."""
 
 
+_LONGEST_NAME = 1000
+
+
 class Unpacked(NamedTuple):
     """skipped: members left out (hidden, binary, no regular file)."""
 
@@ -73,6 +76,8 @@ def _name(archive: str, member: str, taken: dict[str, int]) -> str:
     """`archive/member`; of several with that name the second is `archive/member (2)`."""
     while member.startswith("./"):
         member = member[2:].lstrip("/")
+    if len(member) > _LONGEST_NAME:
+        member = f"...{member[-_LONGEST_NAME:]}"
     name = whole = printable(f"{archive}/{member}")
     while name in taken:
         taken[whole] += 1
