@@ -11,8 +11,8 @@ from ncclcheck.inputs.errors import UnreadableInputError
 
 _PIECE = 1 << 20
 _MOST_HEADERS = 32 << 10
-"""Bytes in front of one member (a long name, extended attributes, the map of a sparse file). tarfile holds them all, and
-that of Python before 3.11.10 and 3.12.6 takes time with the square of them."""
+"""Bytes in front of one member: a long name, extended attributes, the map of a sparse file. tarfile holds them all, and
+those of Python before 3.11.10 and 3.12.6 take time with the square of them."""
 
 # What tarfile raises on archives that are damaged or made to hurt.
 _TROUBLE = (tarfile.TarError, ValueError, LookupError, ArithmeticError)
