@@ -127,10 +127,9 @@ def form_of(shape: str) -> tuple[int, str] | None:
     """Letters that a shape fixes, and the shape as the table has it; None where nothing of it can be searched."""
     pieces = shape.split(STAR)
     letters = sum(character.isalpha() for character in shape)
-    open_ends = not pieces[0] and not pieces[-1]
-    if letters == 0 or (open_ends and max(map(len, pieces)) < HEAD):
+    if letters == 0 or (not pieces[0] and max(map(len, pieces)) < HEAD):
         return None
-    return letters, "*".join(_written(piece, 0 < place < len(pieces) - 1) for place, piece in enumerate(pieces))
+    return letters, "*".join(map(_written, pieces))
 
 
 def _rendered(pieces: Sequence[str | Conversion], turn: int, plain: bool = False) -> list[str]:
@@ -161,9 +160,8 @@ def _slots(texts: Sequence[str]) -> set[tuple[int, int, bool]]:
     return found
 
 
-def _written(piece: str, searched: bool) -> str:
+def _written(piece: str) -> str:
     """A literal piece as the table has it."""
     if not piece:
         return ""
-    head = f":{hashed(piece[:HEAD])}" if searched and len(piece) >= HEAD else ""
-    return f"{len(piece)}:{hashed(piece)}{head}"
+    return f"{len(piece)}:{hashed(piece)}" + (f":{hashed(piece[:HEAD])}" if len(piece) >= HEAD else "")

@@ -8,8 +8,8 @@ tells them from lines that were never seen, and says which releases print a form
 - event: the grammar's, empty where it has none
 - letters: how many of a text the form fixes
 - form: the literal pieces of the shape (`grammar.mask`, slots included) with `*` between them for any text; a form may
-  begin or end with a star. A piece is `length:hash`, and where it has to be searched `length:hash:head`: `head` is the
-  hash of its first eight characters.
+  begin or end with a star. A piece is `length:hash`, from eight characters on `length:hash:head`, where `head` is the
+  hash of the first eight.
 
 A form of few letters fits too much to prove anything: by itself it makes no line known, but its releases count where
 it fits beside another one. `tools/make_known_lines.py` writes the file.
@@ -54,18 +54,21 @@ def hashed(text: str) -> str:
 
 
 class KnownLines:
-    """The table, as it is searched: a form by its first piece, else by its last, else by any place in the text.
+    """The table, as it is searched: a form by the head of its first piece, or of its longest one in any place.
 
     Loading takes some milliseconds: it is for whoever has a line that no event matches, or no release.
     """
 
     def __init__(self, path: Path = TABLE) -> None:
-        self._by_start: dict[int, dict[str, list[_Form]]] = {}
-        self._by_end: dict[int, dict[str, list[_Form]]] = {}
+        self._starting: dict[str, list[_Form]] = {}
         self._inside: dict[str, list[_Form]] = {}
         rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
-        for level, subsystem, first, last, event, letters, form in rows:
-            self._add(_Form(level, subsystem, int(first), int(last), event, int(letters), form.split("*")))
+        for level, subsystem, first, last, event, letters, text in rows:
+            form = _Form(level, subsystem, int(first), int(last), event, int(letters), text.split("*"))
+            if form.pieces[0]:
+                self._starting.setdefault(_head(form.pieces[0]), []).append(form)
+            else:
+                self._inside.setdefault(_head(max(form.pieces, key=_length)), []).append(form)
         self._oldest = min(int(row[2]) for row in rows)
         self._newest = max(int(row[3]) for row in rows)
 
@@ -88,21 +91,9 @@ class KnownLines:
             best.event or None,
         )
 
-    def _add(self, form: _Form) -> None:
-        if form.pieces[0]:
-            _index(self._by_start, form.pieces[0], form)
-        elif form.pieces[-1]:
-            _index(self._by_end, form.pieces[-1], form)
-        else:
-            longest = max(form.pieces, key=_length)
-            self._inside.setdefault(longest.split(":")[2], []).append(form)
-
     def _candidates(self, text: _Text) -> Iterator[_Form]:
-        size = len(text.text)
-        for length, forms in self._by_start.items():
-            yield from forms.get(text.hash(0, length), ()) if length <= size else ()
-        for length, forms in self._by_end.items():
-            yield from forms.get(text.hash(size - length, length), ()) if length <= size else ()
+        for length in range(1, HEAD + 1):
+            yield from self._starting.get(text.hash(0, length), ())
         for head in self._inside.keys() & text.places(HEAD).keys():
             yield from self._inside[head]
 
@@ -146,20 +137,22 @@ class _Text:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._hashes: dict[tuple[int, int], str] = {}
         self._places: dict[int, dict[str, list[int]]] = {}
 
     def hash(self, start: int, length: int) -> str:
-        return hashed(self.text[start : start + length])
+        key = (start, length)
+        if key not in self._hashes:
+            self._hashes[key] = hashed(self.text[start : start + length])
+        return self._hashes[key]
 
     def stands(self, piece: str, position: int) -> bool:
         """Does the piece stand there?"""
         return self.hash(position, _length(piece)) == piece.split(":")[1]
 
     def find(self, piece: str, start: int) -> int | None:
-        """The first place of a piece of the middle, from `start` on."""
-        length = _length(piece)
-        head = piece.split(":")[-1]
-        places = self.places(min(length, HEAD)).get(head, ())
+        """The first place of a piece, from `start` on."""
+        places = self.places(min(_length(piece), HEAD)).get(_head(piece), ())
         return next((place for place in places if place >= start and self.stands(piece, place)), None)
 
     def places(self, length: int) -> dict[str, list[int]]:
@@ -172,9 +165,9 @@ class _Text:
         return self._places[length]
 
 
-def _index(index: dict[int, dict[str, list[_Form]]], piece: str, form: _Form) -> None:
-    index.setdefault(_length(piece), {}).setdefault(piece.split(":")[1], []).append(form)
-
-
 def _length(piece: str) -> int:
     return int(piece.split(":")[0]) if piece else 0
+
+
+def _head(piece: str) -> str:
+    return piece.split(":")[-1]
