@@ -60,25 +60,31 @@ class KnownLines:
     """
 
     def __init__(self, path: Path = TABLE) -> None:
-        self._starting: dict[str, list[_Form]] = {}
-        self._inside: dict[str, list[_Form]] = {}
-        rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
-        for level, subsystem, first, last, event, letters, text in rows:
-            form = _Form(level, subsystem, int(first), int(last), event, int(letters), text.split("*"))
+        self._starting: dict[str, list[Form]] = {}
+        self._inside: dict[str, list[Form]] = {}
+        self.all: list[Form] = []
+        for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+            level, subsystem, first, last, event, letters, text = line.split("\t")
+            form = Form(level, subsystem, int(first), int(last), event, int(letters), tuple(text.split("*")))
+            self.all.append(form)
             if form.pieces[0]:
                 self._starting.setdefault(_head(form.pieces[0]), []).append(form)
             else:
                 self._inside.setdefault(_head(max(form.pieces, key=_length)), []).append(form)
-        self._oldest = min(int(row[2]) for row in rows)
-        self._newest = max(int(row[3]) for row in rows)
+        self._oldest = min(form.first for form in self.all)
+        self._newest = max(form.last for form in self.all)
 
-    def find(self, shape: str, level: str) -> Known | None:
-        """What is known of lines of this shape and level (INFO, WARN). The form that says most of the text tells what
-        it is; the releases are those of all that fit: newer ones fill in a name that older ones spell out."""
+    def forms(self, shape: str, level: str) -> list[Form]:
+        """The forms that a shape of this level (INFO, WARN) fits, also those that prove nothing by themselves."""
         text = _Text(shape.replace(_NULL, SLOT))
         if len(text.text) > _LONGEST:
-            return None
-        fitting = [form for form in self._candidates(text) if form.level == level and form.fits(text)]
+            return []
+        return [form for form in self._candidates(text) if form.level == level and form.fits(text)]
+
+    def find(self, shape: str, level: str) -> Known | None:
+        """What is known of lines of this shape and level. The form that says most of the text tells what it is; the
+        releases are those of all that fit: newer ones fill in a name that older ones spell out."""
+        fitting = self.forms(shape, level)
         best = max(fitting, key=lambda form: (form.letters, form.length), default=None)
         if best is None or best.letters < (_FEWEST if len(best.pieces) == 1 else _FEWEST_WITH_STAR):
             return None
@@ -91,14 +97,14 @@ class KnownLines:
             best.event or None,
         )
 
-    def _candidates(self, text: _Text) -> Iterator[_Form]:
+    def _candidates(self, text: _Text) -> Iterator[Form]:
         for length in range(1, HEAD + 1):
             yield from self._starting.get(text.hash(0, length), ())
         for head in self._inside.keys() & text.places(HEAD).keys():
             yield from self._inside[head]
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
     """A row. pieces: of the form; an empty one at the beginning or the end stands for a star there."""
 
     level: str
@@ -107,7 +113,7 @@ class _Form(NamedTuple):
     last: int
     event: str
     letters: int
-    pieces: list[str]
+    pieces: tuple[str, ...]
 
     @property
     def length(self) -> int:

@@ -279,7 +279,8 @@ def _channel_connect(frame: Frame) -> Frame:
         .when(pl.col("net_transport").is_not_null()).then(pl.lit("NET"))
         .otherwise(pl.lit("COLLNET"))
     )  # fmt: skip
-    bus = _brackets_are_bus_ids(frame)
+    # ranks on one device: its number in every release
+    bus = _brackets_are_bus_ids(frame) & pl.col("method").ne_missing("common device")
     is_net, is_p2p = pl.col("transport").is_in(["NET", "COLLNET"]), pl.col("transport") == "P2P"
     only_direct = pl.col("direct_shared_memory").is_not_null() | (
         pl.col("shm_send").is_not_null() & pl.col("shm_recv").is_null()
