@@ -18,6 +18,7 @@ it fits beside another one. `tools/make_known_lines.py` writes the file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +47,12 @@ class Known(NamedTuple):
     level: str
     subsystem: str
     event: str | None
+
+
+@cache
+def known_lines() -> KnownLines:
+    """The table, loaded when somebody asks for it."""
+    return KnownLines()
 
 
 def hashed(text: str) -> str:

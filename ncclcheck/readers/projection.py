@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from ncclcheck.readers import framing
+from ncclcheck.readers import framing, release
 from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.distinct import Distinct
 from ncclcheck.readers.finding import AROUND, LEVELS, LONGEST_MESSAGE, Piece, Records, find_records
@@ -25,6 +25,7 @@ from ncclcheck.readers.folding import fold
 from ncclcheck.readers.gathering import fits, gather
 from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask, mask_pattern
 from ncclcheck.readers.heads import Heads
+from ncclcheck.readers.known_lines import Known, known_lines
 from ncclcheck.readers.last_errors import with_last_errors
 from ncclcheck.readers.mending import TORN, Found
 
@@ -34,6 +35,11 @@ _MAX_SHAPES = 200_000
 _LONG_LIST = 700
 # Unknown messages of a block that are looked at once more.
 _MOST_CUT = 2_000
+
+# Shapes without an event that are looked up in the table of known lines; NCCL has half as many.
+_MOST_LOOKED_UP = 4_000
+# The event of records that it knows: their text, subsystem, and the first and last release that prints their form.
+KNOWN = "known"
 
 # Lines of one width, the widest, by which one tells that something cut them all there.
 _MANY_AS_WIDE = 3
@@ -104,6 +110,7 @@ class Projection:
         self._around = frozenset(self._parser.marks) if wanted is None else frozenset(self._parser.marks) & set(wanted)
         self._marks = tuple(sorted({mark for event in self._around for mark in self._parser.marks[event]}))
         self._shapes: dict[str, ShapeReading | None] = {}
+        self._known: dict[str, Known | None] = {}
         self._numbered = 0  # distinct messages of all blocks so far
         self._lock = Lock()
 
@@ -114,7 +121,7 @@ class Projection:
         result = Block(lines, other=found.other)
         if found.rows.height == 0:
             return result
-        texts, readings = self._read_texts(found.messages)
+        texts, shapes, readings = self._read_texts(found.messages)
         first = texts.item(0, "_text")
         rows = found.rows.with_columns(
             _text=found.messages.codes + first,
@@ -137,11 +144,12 @@ class Projection:
         self._collect(result, rows, texts, readings)
         if result.unrecognised is not None:
             self._mark_cuts(result, rows, texts, widths)
+            self._tell_known(result, texts, shapes)
         return result
 
-    def _read_texts(self, messages: Distinct) -> tuple[pl.DataFrame, list[ShapeReading | None]]:
+    def _read_texts(self, messages: Distinct) -> tuple[pl.DataFrame, pl.Series, list[ShapeReading | None]]:
         """The distinct messages, with numbers of their own among all blocks: `_text`, `message`, `slots`, `event` and
-        `shape_id`, an index into the readings."""
+        `shape_id`, an index into the shapes and their readings."""
         with self._lock:
             first, self._numbered = self._numbered, self._numbered + len(messages.values)
         message = pl.col("message")
@@ -157,7 +165,7 @@ class Projection:
         readings = [self._reading(shape) for shape in shapes.values]
         events = pl.Series([reading.event if reading else None for reading in readings], dtype=pl.String)
         columns = {"event": shapes.spread(events), "shape_id": shapes.codes.cast(pl.Int32)}
-        return texts.drop("shape").with_columns(**columns), readings
+        return texts.drop("shape").with_columns(**columns), shapes.values, readings
 
     def _collect(self, result: Block, rows: pl.DataFrame, texts: pl.DataFrame, readings: Sequence[Any]) -> None:
         """A table per event, and one of the records that no event matches."""
@@ -214,6 +222,34 @@ class Projection:
         cut = [message for message in messages if self._parser.ends_early(mask(message))]
         rows = texts.filter(pl.col("message").is_in(cut)).sort(_WHERE)
         return rows.select(*_WHERE, kind=pl.lit("cut"))
+
+    def _tell_known(self, result: Block, texts: pl.DataFrame, shapes: pl.Series) -> None:
+        """Whole records of no event, but of a form that NCCL is known to print, are recognised."""
+        assert result.unrecognised is not None
+        rows = result.unrecognised.rows
+        whole = rows.filter(pl.col("_level") == "INFO").join(result.damage, on=_WHERE, how="anti")
+        said = texts.filter(pl.col("_text").is_in(whole.get_column("_text").implode()))
+        found = [
+            (shape, line.subsystem, *(release.text(code) if code else None for code in (line.first, line.last)))
+            for shape in said.get_column("shape_id").unique()
+            if (line := self._known_line(shapes[shape]))
+        ]
+        names = {"shape_id": pl.Int32, **dict.fromkeys(("subsystem", "first_release", "last_release"), pl.String)}
+        fields = said.select("_text", "message", "shape_id").join(
+            pl.DataFrame(found, schema=names, orient="row"), on="shape_id", maintain_order="left"
+        )
+        known = whole.join(fields, on="_text", how="semi", maintain_order="left")
+        if known.height == 0:
+            return
+        left = rows.join(known, on=[*_WHERE, "_record"], how="anti", maintain_order="left")
+        result.unrecognised = EventTable(left, result.unrecognised.texts) if left.height else None
+        if self._wanted is None or KNOWN in self._wanted:
+            result.events[KNOWN] = EventTable(self._as_kept(KNOWN, known), fields.drop("shape_id"))
+
+    def _known_line(self, shape: str) -> Known | None:
+        if shape not in self._known and len(self._known) < _MOST_LOOKED_UP:
+            self._known[shape] = known_lines().find(shape, "INFO")
+        return self._known.get(shape)
 
     def _knows(self, message: str) -> bool:
         """Is it a record that some event matches?"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.events import read_events
 from ncclcheck.readers.finding import Piece, find_records
 from ncclcheck.readers.grammar import DirectParser
-from ncclcheck.readers.projection import Block, Projection
+from ncclcheck.readers.projection import KNOWN, Block, Projection
 
 Reading = tuple[str, dict[str, str]] | None
 
@@ -39,7 +40,7 @@ def project(block: bytes, first_line: int = 1) -> dict[tuple[int, int], Reading]
     for event, table in found.events.items():
         for row in table.joined().iter_rows(named=True):
             fields = {name: value for name, value in row.items() if name[0] != "_" and value is not None}
-            readings[row["_line"], row["_record"]] = event, fields
+            readings[row["_line"], row["_record"]] = (event, fields) if event != KNOWN else None
     if found.unrecognised is not None:
         readings |= dict.fromkeys(found.unrecognised.rows.select("_line", "_record").iter_rows())
     return dict(sorted(readings.items()))
@@ -195,3 +196,23 @@ def test_unknown_warnings_are_an_event_and_other_unknown_records_are_counted() -
     assert events.tables["warn"].joined().get_column("message").to_list() == ["all is lost"]
     assert events.unrecognised is not None
     assert events.unrecognised.get_column("message").to_list() == ["hm"]
+
+
+def test_a_line_of_no_diagnostic_use_is_known_and_not_unrecognised() -> None:
+    texts = ["NCCL did not shutdown nvml properly", "init.cc:45 Cuda Alloc Size 2097152 pointer 0x7f00", "hm"]
+    warning = b"n1:1:1 [0] a.cc:1 NCCL WARN NCCL did not shutdown nvml properly\n"
+    events = read_events([Source(informed(*texts, "NCCL did not shutdown nvml prope") + warning)])
+    (count,) = events.counts
+    assert (count.recognised, count.unrecognised) == (3, 2)
+    known = events.typed("known")
+    assert known is not None
+    assert known.drop(pl.selectors.starts_with("_")).rows() == [
+        (texts[0], "INIT", None, "2.4.8"),
+        (texts[1], "ALLOC", "2.10.3", "2.29.3"),
+    ]
+    assert events.tables["warn"].rows.height == 1
+
+
+def test_who_wants_no_known_lines_has_them_counted() -> None:
+    events = read_events([Source(informed("NCCL did not shutdown nvml properly"))], wanted=["nranks"])
+    assert (events.counts[0].recognised, events.tables, events.unrecognised) == (1, {}, None)

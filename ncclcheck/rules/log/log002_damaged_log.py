@@ -8,8 +8,8 @@
   did (until 2.28.9 prefix and text share 1024 bytes).
 - **Mended**: lines with the records of several writers that could be taken apart, and halves of a record that were put
   together again, because only together they are a line that NCCL prints. They lose nothing and are counted.
-- **Unknown**: half of the records or more have a form that is not known here: the output of subsystems that no rule
-  needs, a newer release, or an edited log.
+- **Unknown**: half of the records or more have a form that NCCL is not known to print, not even in a subsystem that no
+  rule needs: those of a newer release, of a plugin, or an edited log.
 
 Long `Trees` and ring order lines that end in the middle of a number list are cut by NCCL in every release, and no
 damage.
@@ -35,8 +35,8 @@ One file per process; nothing can be torn then:
 
 Where it has to be one stream, let the launcher write whole lines: `srun --label` (without `--unbuffered`, which hands
 on whatever a read returned), `mpirun --tag-output`, `torchrun --tee 3 --log-dir logs`. Consoles and log collectors cut
-long lines: take the file, not what a terminal or web page shows. For records of unknown form use the subsystems INIT,
-BOOTSTRAP,ENV,NET,GRAPH, and update ncclcheck if NCCL is newer.
+long lines: take the file, not what a terminal or web page shows. For records of unknown form update ncclcheck if NCCL
+is newer.
 
 ## When it is not a problem
 
@@ -74,10 +74,7 @@ _ONE_FILE = (
     " --label without --unbuffered, mpirun --tag-output)"
 )
 _WHOLE = "give the whole log: the file, not an excerpt or what a console shows"
-_UPDATE = (
-    "log with NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH; update ncclcheck if NCCL is newer; give the log as NCCL"
-    " wrote it, unedited"
-)
+_UPDATE = "update ncclcheck if NCCL is newer; give the log as NCCL wrote it, unedited"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -120,7 +117,7 @@ def _sentences(found: Damage) -> Iterator[str]:
         yield f"{apart} with records of several writers could be taken apart without loss"
     if _strange(found):
         share = f"{found.unknown} of {counted(found.records, 'record')} ({100 * found.unknown / found.records:.0f}%)"
-        yield f"{share} have no known form: subsystems that no rule needs, a newer release, or an edited log"
+        yield f"{share} have no known form: a newer release, a plugin, or an edited log"
 
 
 def _fix(found: Damage) -> str:
