@@ -244,7 +244,7 @@ class Projection:
         left = rows.join(known, on=[*_WHERE, "_record"], how="anti", maintain_order="left")
         result.unrecognised = EventTable(left, result.unrecognised.texts) if left.height else None
         if self._wanted is None or KNOWN in self._wanted:
-            result.events[KNOWN] = EventTable(self._as_kept(KNOWN, known), fields.drop("shape_id"))
+            result.events[KNOWN] = self._kept(KNOWN, known, fields.drop("shape_id"))
 
     def _known_line(self, shape: str) -> Known | None:
         if shape not in self._known and len(self._known) < _MOST_LOOKED_UP:
