@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -32,20 +33,19 @@ def parse(paths: tuple[str, ...], output_format: str) -> int:
     telling: set[str] = set()
     with progress(meter, prints=True):
         sources = expand(paths_or_stdin(paths), meter).sources
-        for source in sources:
-            if not _print_records(source, telling):
-                return CLEAN
+        if not _print_records(sources, telling):
+            return CLEAN
     trouble = judge_inputs(sources, telling)
     for line in (*notes(sources), *trouble):
         complain(line)
     return NOTHING_TO_JUDGE if trouble else CLEAN
 
 
-def _print_records(source: Source, telling: set[str]) -> bool:
+def _print_records(sources: Sequence[Source], telling: set[str]) -> bool:
     """telling: gets the names of sources that have any. False: nobody reads on."""
     waiting: list[str] = []
-    for record in run_parse(source):
-        telling.add(source.name)
+    for record in run_parse(sources):
+        telling.add(record["path"])
         waiting.append(json_without_commands(json.dumps(record, ensure_ascii=True)) + "\n")
         if len(waiting) == _RECORDS_PER_WRITE:
             if not write_stdout("".join(waiting)):

@@ -34,6 +34,10 @@ MAX_EVIDENCE = 400
 MOST_NAMED = 8
 
 
+# Bytes of small inputs that `parse` reads at once.
+PARSED_TOGETHER = 1 << 20
+
+
 class WrongCallError(ValueError):
     """Options that make no sense; the message is for the user."""
 
@@ -176,8 +180,23 @@ def _together(said: Iterable[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def run_parse(source: Source) -> Iterator[dict[str, Any]]:
-    """One object per NCCL record of an input."""
+def run_parse(sources: Iterable[Source]) -> Iterator[dict[str, Any]]:
+    """One object per NCCL record, input by input."""
     from ncclcheck.readers.records import parse_records
 
-    return iter(parse_records(source))
+    for some in _in_groups(sources):
+        yield from parse_records(*some)
+
+
+def _in_groups(sources: Iterable[Source]) -> Iterator[list[Source]]:
+    """Small ones together; one of unknown size alone."""
+    group: list[Source] = []
+    size = 0
+    for source in sources:
+        if group and (source.size is None or size + source.size > PARSED_TOGETHER):
+            yield group
+            group, size = [], 0
+        group.append(source)
+        size += PARSED_TOGETHER if source.size is None else source.size
+    if group:
+        yield group

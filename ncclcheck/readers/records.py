@@ -11,13 +11,16 @@ from ncclcheck.readers.events import Blocks, Events, read_events
 from ncclcheck.readers.finding import AROUND
 
 
-def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
-    """One dict per NCCL record of an input, and per line around them that tells how the job went, in its order.
+def parse_records(*sources: Blocks) -> Iterator[dict[str, Any]]:
+    """One dict per NCCL record of the inputs, and per line around them that tells how the job went, in their order.
+
+    Several small inputs together take hardly longer than one of them. As in a check, what only one of them says of its
+    release holds for the others.
 
     Keys: path, line, record (number within the line), event (None where unrecognised), level (None: not NCCL's line),
     host, pid, tid, cuda_dev, timestamp, fields.
     """
-    events = read_events([source])
+    events = read_events(sources)
     rows: list[_Row] = []
     for event in events.tables:
         frame = events.typed(event)
@@ -25,14 +28,14 @@ def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
         rows.extend(_rows(event, frame))
     if events.unrecognised is not None:
         for row in events.unrecognised.iter_rows(named=True):
-            rows.append((row["_line"], row["_record"], None, row, {"text": row["message"]}))
-    rows.sort(key=lambda row: row[:2])
+            rows.append((_place(row), None, row, {"text": row["message"]}))
+    rows.sort(key=lambda row: row[0])
     heads = _heads(events)
-    for line, record, name, row, fields in rows:
+    for (source, line, record), name, row, fields in rows:
         who = heads[row["_head"]]
         location = {key: who[key] for key in ("src_file", "src_line", "src_func") if who[key] is not None}
         yield {
-            "path": source.name,
+            "path": sources[source].name,
             "line": line,
             "record": record,
             "event": name,
@@ -46,14 +49,18 @@ def parse_records(source: Blocks) -> Iterator[dict[str, Any]]:
         }
 
 
-# line, record, event, the record's own columns, fields
-_Row = tuple[int, int, str | None, dict[str, Any], dict[str, Any]]
+# (input, line, record), event, the record's own columns, fields
+_Row = tuple[tuple[int, int, int], str | None, dict[str, Any], dict[str, Any]]
 
 
 def _rows(event: str, frame: pl.DataFrame) -> Iterator[_Row]:
     for row in frame.iter_rows(named=True):
         fields = {name: _plain(value) for name, value in row.items() if not name.startswith("_") and value is not None}
-        yield row["_line"], row["_record"], event, row, fields
+        yield _place(row), event, row, fields
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int, int]:
+    return row["_source"], row["_line"], row["_record"]
 
 
 def _plain(value: Any) -> Any:

@@ -51,10 +51,11 @@ def read_sources(sources: Sequence[Any]) -> SimpleNamespace:
     return SimpleNamespace(tables=found, inputs=tuple(rows))
 
 
-def parse_records(source: Any) -> Iterator[dict[str, Any]]:
-    for number, text in lines_of(source):
-        if "NCCL" in text:
-            yield {"path": source.name, "line": number, "event": None, "fields": {"text": text}}
+def parse_records(*sources: Any) -> Iterator[dict[str, Any]]:
+    for source in sources:
+        for number, text in lines_of(source):
+            if "NCCL" in text:
+                yield {"path": source.name, "line": number, "event": None, "fields": {"text": text}}
 
 
 def fires_on(word: str, code: str, severity: Severity) -> Rule:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ncclcheck import __version__
+from ncclcheck.cli import pipeline
 from ncclcheck.cli.main import run, with_command
 
 Capture = pytest.CaptureFixture[str]
@@ -38,6 +39,17 @@ def test_parse_of_nothing(tmp_path: Path, capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert "looked for" in err and "gone: no such file" in err
+
+
+def test_parse_of_many_small_inputs(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read in groups; which lines there are and their order do not depend on that."""
+    for number in range(9):
+        (tmp_path / f"{number}.log").write_text(f"NCCL {number}\n")
+    for bytes_together in (1, 15, 1 << 20):
+        monkeypatch.setattr(pipeline, "PARSED_TOGETHER", bytes_together)
+        assert run(["parse", str(tmp_path)]) == 0
+        texts = [json.loads(line)["fields"]["text"] for line in capsys.readouterr().out.splitlines()]
+        assert texts == [f"NCCL {number}" for number in range(9)]
 
 
 def test_rules_as_a_table_and_as_json(capsys: Capture) -> None:

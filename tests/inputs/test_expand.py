@@ -186,6 +186,18 @@ def test_a_damaged_file_keeps_its_beginning() -> None:
     assert len(got) > 10_000 and whole.startswith(got)
 
 
+def test_thousands_of_files_leave_none_open() -> None:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("no /proc")
+    for number in range(2000):
+        write(f"d/nccl.n{number}.log", b"%d\n" % number)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    sources = expand(["d"]).sources
+    assert sum(int(text(source)) for source in sources) == sum(range(2000))
+    assert sources[7].quote({1}) == {1: text(sources[7]).decode().strip()}
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
 def test_a_long_line_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     source = only(write("a.log", b"one\n" + b"x" * (9 << 20) + b"\nthree\n"))
     got = text(source)

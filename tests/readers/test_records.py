@@ -51,3 +51,16 @@ def test_several_records_of_a_line_are_numbered() -> None:
         (2, 0, "n1", "INFO"), (2, 1, "n2", "INFO"), (2, 2, "5n3", "WARN"),
     ]  # fmt: skip
     assert [r["fields"].get("nranks") for r in records] == [4, None, 6]
+
+
+def test_several_inputs_come_one_after_the_other() -> None:
+    version, line = "n1:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4", "n1:7:7 [0] NCCL INFO Using network IB"
+    inputs = [lines_of(line, version), lines_of("no record"), lines_of("", line, "n2:8:8 [0] NCCL INFO nonsense")]
+    for number, one in enumerate(inputs):
+        one.name = f"{number}.log"
+    assert [(record["path"], record["line"], record["event"]) for record in parse_records(*inputs)] == [
+        ("0.log", 1, "net_using"),
+        ("0.log", 2, "version"),
+        ("2.log", 2, "net_using"),
+        ("2.log", 3, None),
+    ]
