@@ -13,9 +13,6 @@ import polars as pl
 from ncclcheck.facts.communicators import FOREVER, at_init, same_device
 from ncclcheck.facts.schema import table
 
-_LOOK = ["proc", "src", "dst", "src_dev", "dst_dev", "direction", "transport", "method", "network", "net_dev",
-         "gdr", "proxy_rank", "read", "is_p2p"]  # fmt: skip
-
 # `cid` of ring edges of inputs that have no init lines at all.
 NO_INIT = -1
 
@@ -50,26 +47,31 @@ def alike(members: pl.DataFrame, crossing: pl.DataFrame) -> pl.DataFrame:
 def edge_groups(
     edges: pl.DataFrame, members: pl.DataFrame, machines: pl.DataFrame, crossing: pl.DataFrame
 ) -> pl.DataFrame:
-    """Edges of one process that look alike, with machine and `scope`, and whose they are: `cid`, null where several
-    communicators are possible; `like`, null where communicators of other kinds are possible as well; `candidates`, how
-    many kinds are possible. members and crossing: see `alike`.
+    """Edges of one process that look alike, with machine and `scope`, and whose they are: `cid`, that of the first
+    communicator of its kind, null where several are possible; `like`, null where communicators of other kinds are
+    possible as well; `candidates`, how many kinds are possible. members and crossing: see `alike`.
     """
     placed = edges.with_columns(member=at_init(edges, members), era=_era(edges, members))
-    groups = placed.group_by(*_LOOK, "member", "era", maintain_order=True).agg(
-        pl.col("own", "peer", "own_dev", "peer_dev", "source", "tid").first(),
-        pl.col("line").min(),
-        pl.col("channels", "lines").explode(),
-        edges=pl.col("lines").list.len().sum(),
-    )
+    placed = placed.join(members.select("member", of="like"), on="member", how="left", maintain_order="left")
+    # a process that makes communicator after communicator of one kind prints the same edges again and again
+    alike = ["proc", "look", "of", "era"]
+    printed = placed.group_by(alike).agg(edges=pl.col("lines").list.len().sum())
+    placed = placed.with_columns(on=pl.col("channels").cast(pl.List(pl.String)).list.join(" "))
+    placed = placed.unique([*alike, "on"], keep="first", maintain_order=True).drop("on")
+    lists = ["channels", "lines"]
+    others = [name for name in placed.columns if name not in (*alike, *lists)]
+    groups = placed.group_by(alike, maintain_order=True).agg(pl.col(others).first(), pl.col(lists).explode())
+    groups = groups.join(printed, on=alike, how="left", nulls_equal=True, maintain_order="left")
     groups = groups.join(machines, on="proc", how="left", maintain_order="left").with_row_index("group")
     crossing = crossing.rename({"cid": "like"})
-    return _scoped(groups, _candidates(groups, members), crossing).drop("group", "member", "era")
+    return _scoped(groups, _candidates(groups, members), crossing).drop("group", "member", "era", "of", "look")
 
 
 def _era(edges: pl.DataFrame, members: pl.DataFrame) -> pl.Series:
-    """How many communicators have started in the process: between two starts the candidates stay the same."""
-    starts = members.filter("started").select("proc", pl.col("first_line").alias("line")).unique().sort("proc", "line")
-    starts = starts.with_columns(era=pl.int_range(pl.len()).over("proc") + 1).sort("line")
+    """How many kinds of communicators have started in the process: the candidates for an edge are of the same kinds
+    until one of another kind starts."""
+    starts = members.filter("started").sort("first_line").unique(["proc", "like"], keep="first", maintain_order=True)
+    starts = starts.select("proc", line="first_line", era=pl.int_range(pl.len()).over("proc") + 1)
     placed = (
         edges.select("proc", "line")
         .with_row_index("row")
@@ -215,6 +217,8 @@ def _successors(tables: Mapping[str, pl.DataFrame], members: pl.DataFrame) -> pl
         rings = rings.filter(pl.col("size") == pl.col("nranks"))
     else:
         rings = rings.with_columns(cid=pl.lit(NO_INIT, pl.Int64))
-    following = pl.concat_list(pl.col("ranks").list.slice(1), pl.col("ranks").list.first())
     # channels repeat their rings, and communicators those of their likes
+    rings = rings.with_columns(text=pl.col("ranks").cast(pl.List(pl.String)).list.join(" "))
+    rings = rings.unique(["cid", "channel", "text"])
+    following = pl.concat_list(pl.col("ranks").list.slice(1), pl.col("ranks").list.first())
     return rings.select("cid", "channel", src="ranks", dst=following).explode("src", "dst").unique()

@@ -145,8 +145,8 @@ def told_apart_by_device(
         & ~pl.col("ambiguous")
         & (pl.col("bus_id").is_not_null() | pl.col("nvml_dev").is_not_null())
     )
-    twice = (pl.col("proc").n_unique().over(device) > 1).any().over(here)
-    known = known.filter(twice)
+    several = known.select(*device, "proc").unique().group_by(device).len().filter(pl.col("len") > 1)
+    known = known.join(several.select(here).unique(), on=here, how="semi", maintain_order="left")
     if known.height == 0:
         return None
     failures = table(tables, "failures")

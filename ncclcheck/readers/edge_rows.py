@@ -14,7 +14,7 @@ from ncclcheck.readers.events import Events
 # Events between which all edges of a process belong to the same communicators.
 _STEPS = ("init_start", "init_complete", "comm_nodes", "legacy_comm", "connected")
 
-_OF_ROW = ("proc", "source", "line", "tid", "channels", "lines")
+_OF_ROW = ("proc", "source", "line", "tid", "look", "channels", "lines")
 _LOOK = [name for name in TABLES["edges"] if name not in _OF_ROW]
 
 
