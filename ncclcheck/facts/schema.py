@@ -62,7 +62,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     # line is the first of `lines`, one per channel; look: equal where all columns behind `lines` are. src_dev, dst_dev:
     # what the brackets hold, as text (device index or bus id)
     "edges": {
-        **_THREAD, "look": pl.UInt32, "channels": pl.List(pl.Int64), "lines": pl.List(pl.UInt32), "conn": pl.Int64,
+        **_THREAD, "look": pl.UInt32, "channels": pl.List(pl.Int32), "lines": pl.List(pl.UInt32), "conn": pl.Int64,
         "src": pl.Int64, "dst": pl.Int64, "src_dev": pl.String, "dst_dev": pl.String, "direction": pl.String,
         "transport": pl.String, "method": pl.String, "network": pl.String, "net_dev": pl.Int64, "gdr": pl.Boolean,
         "proxy_rank": pl.Int64, "read": pl.Boolean,

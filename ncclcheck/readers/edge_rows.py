@@ -23,6 +23,7 @@ def edge_rows(events: Events) -> pl.DataFrame | None:
     printed = events.parts("channel_connect")
     if printed is None:
         return None
+    del events.tables["channel_connect"]  # most of what there is; nothing else asks for it
     texts = _looks(printed.texts.filter(pl.col("transport") != "COLLNET"))
     looks = texts.select("look", *_LOOK).unique("look")
     found = printed.rows.select(*printed.key, "_head", line="_line", channels="channel")

@@ -12,7 +12,7 @@ import polars as pl
 
 
 class _Fold(NamedTuple):
-    """number: the field that is kept with each record, an integer to `base`. dropped: fields that are not kept."""
+    """number: the field that is kept with each record, 32 bits to `base`. dropped: fields that are not kept."""
 
     number: str
     base: int
@@ -32,7 +32,7 @@ def fold(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFr
         return rows, texts
     number, base, dropped = _FOLDS[event]
     value = pl.col(number).str.extract("([0-9A-Fa-f]+)$").str.to_integer(base=base, strict=False)
-    numbers = texts.select("_text", value.cast(pl.Int64).alias(number))
+    numbers = texts.select("_text", value.cast(pl.Int32, strict=False).alias(number))
     rows = rows.join(numbers, on="_text", how="left", maintain_order="left")
     return _joined(rows, texts.drop(number, *dropped, strict=False))
 

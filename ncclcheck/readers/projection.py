@@ -64,8 +64,8 @@ _WHERE = ["_source", "_line"]
 class EventTable:
     """rows: the columns of `RECORD` and `_text`. texts: `_text`, ascending, and the fields of that message, as text.
 
-    Where only some events are wanted, rows have no `_time` (but with lines that are not NCCL's), and what `folding`
-    takes out of the messages.
+    Where only some events are wanted, rows have no `_record`, no `_time` (but with lines that are not NCCL's), and what
+    `folding` takes out of the messages.
     """
 
     rows: pl.DataFrame
@@ -193,7 +193,7 @@ class Projection:
         """The table of an event; without what few facts need, where only some events are wanted."""
         if self._wanted is None:
             return EventTable(rows, texts)
-        rows, texts = fold(event, rows, texts)
+        rows, texts = fold(event, rows.drop("_record"), texts)
         return EventTable(rows if event in self._around else rows.drop("_time"), texts)
 
     def _mark_cuts(self, result: Block, rows: pl.DataFrame, texts: pl.DataFrame, widths: pl.DataFrame) -> None:

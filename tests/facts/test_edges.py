@@ -88,7 +88,9 @@ def test_before_start_lines_existed_init_begins_at_the_one_before() -> None:
         log += process.version("2.17.1")
         for pointer, nranks in (("a", 3), ("b", 2)):
             edge = f"Channel 00/0 : 0[10000] -> 1[10000] [{('send', 'receive')[rank]}] via NET/IB/0/GDRDMA"
-            done = f"comm 0x{pointer} rank {rank} nranks {nranks} cudaDev 0 busId 10000 commId 0x{pointer} - Init COMPLETE"
+            done = (
+                f"comm 0x{pointer} rank {rank} nranks {nranks} cudaDev 0 busId 10000 commId 0x{pointer} - Init COMPLETE"
+            )
             log += process.say(edge, done)
     facts = facts_of(log)
     assert facts.edge_table.sort("proc", "line").get_column("cid").to_list() == [0, 1, 0, 1]
