@@ -7,6 +7,7 @@ Tables of two readings of different files join by concatenation, once `source` a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import polars as pl
 
@@ -158,6 +159,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
 }  # fmt: skip
 
 
+@cache
 def empty(name: str) -> pl.DataFrame:
     return pl.DataFrame(schema=TABLES[name])
 

@@ -16,7 +16,7 @@ from ncclcheck.readers import meaning, release
 from ncclcheck.readers.finding import Piece
 from ncclcheck.readers.folding import fold_again
 from ncclcheck.readers.framing import Head, parse_head
-from ncclcheck.readers.projection import DAMAGE, Block, EventTable, Projection
+from ncclcheck.readers.projection import DAMAGE, Block, EventTable, Projection, joined
 
 # Blocks under way at once. Polars works outside of Python's lock, so threads keep the cores busy.
 _WORKERS = min(4, os.cpu_count() or 1)
@@ -53,6 +53,13 @@ class Parts(NamedTuple):
     rows: pl.DataFrame
     texts: pl.DataFrame
     key: list[str]
+
+    def joined(self) -> pl.DataFrame:
+        """A row per record, without the key."""
+        if len(self.key) == 1:
+            return joined(self.rows, self.texts)
+        rows = self.rows.join(self.texts, on=self.key, how="left", nulls_equal=True, maintain_order="left")
+        return rows.drop(self.key)
 
 
 @dataclass
@@ -120,23 +127,21 @@ class Events:
         rows = table.rows.with_columns(
             who.get_column(column).gather(heads).alias(name) for name, column in (("_proc", "proc"), ("_tid", "tid"))
         )
-        texts, key = table.texts, ["_text"]
+        if event not in meaning.BY_RELEASE:
+            return Parts(rows, meaning.typed(event, table.texts), ["_text"])
         releases = who.get_column("release").unique()
-        if event in meaning.BY_RELEASE and len(releases) == 1:
-            texts = texts.with_columns(_release=pl.lit(releases[0], pl.Int32))
-        elif event in meaning.BY_RELEASE:
-            rows = rows.with_columns(_release=who.get_column("release").gather(heads))
-            key = ["_text", "_release"]
-            texts = rows.select(key).unique(maintain_order=True).join(texts, on="_text", how="left")
+        if len(releases) == 1:
+            texts = table.texts.with_columns(_release=pl.lit(releases[0], pl.Int32))
+            return Parts(rows, meaning.typed(event, texts).drop("_release"), ["_text"])
+        key = ["_text", "_release"]
+        rows = rows.with_columns(_release=who.get_column("release").gather(heads))
+        texts = rows.select(key).unique(maintain_order=True).join(table.texts, on="_text", how="left")
         return Parts(rows, meaning.typed(event, texts), key)
 
     def typed(self, event: str) -> pl.DataFrame | None:
         """The records of one event: the columns of `RECORD`, `_proc`, `_tid` and typed fields."""
         parts = self.parts(event)
-        if parts is None:
-            return None
-        rows = parts.rows.join(parts.texts, on=parts.key, how="left", nulls_equal=True, maintain_order="left")
-        return rows.drop(parts.key, "_release", strict=False)
+        return None if parts is None else parts.joined()
 
     def last_lines(self) -> pl.DataFrame:
         """`source` and the number of its last `line`."""
