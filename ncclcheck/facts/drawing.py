@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ncclcheck.facts import networks
+from ncclcheck.facts.operations import operations
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
 from ncclcheck.facts.seen import Communicator
 
@@ -27,6 +28,7 @@ def picture_of(facts: Facts) -> JobPicture:
         ranks_total=world.nranks if world else None,
         networks=tuple(sorted({seen.value for seen in facts.networks})),
         communicators=_communicators(facts),
+        operations=operations(facts),
         kinds=_kinds(facts),
     )
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from ncclcheck.facts.deaths import ended_well
 from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.operations import DATATYPES
 from ncclcheck.facts.printed import MAX_EVIDENCE
 from ncclcheck.facts.question import question
 from ncclcheck.facts.traffic import Traffic
@@ -15,8 +16,6 @@ from ncclcheck.facts.traffic import Traffic
 _OPERATIONS = ["Send", "Recv"]
 # PyTorch compares what ranks are about to call (TORCH_DISTRIBUTED_DEBUG=DETAIL).
 _TORCH = r"(?i)detected mismatch between collectives on ranks"
-_DATATYPES = {0: "int8", 1: "uint8", 2: "int32", 3: "uint32", 4: "int64", 5: "uint64", 6: "float16", 7: "float32",
-              8: "float64", 9: "bfloat16", 10: "float8e4m3", 11: "float8e5m2"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +118,6 @@ def odd_operations(facts: Traffic) -> tuple[Odd, ...]:
 
 def _call(what: dict[str, int | str | None]) -> str:
     kind = what["datatype"]
-    name = _DATATYPES.get(kind, f"type {kind}") if isinstance(kind, int) else "an unknown type"
+    name, _ = DATATYPES.get(kind, (f"type {kind}", 0)) if isinstance(kind, int) else ("an unknown type", 0)
     root = f", root {what['root']}" if what["root"] is not None else ""
     return f"{what['op']} of {what['count']} {name}{root}"

@@ -44,6 +44,19 @@ class CommunicatorKind:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationKind:
+    """Calls of one collective with one size. count: elements, as the program passes it. datatype: "" where unknown.
+    nbytes: count times the size of an element, None where that is unknown. calls: over all ranks."""
+
+    op: str
+    count: int
+    datatype: str
+    nbytes: int | None
+    nranks: int | None
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobPicture:
     """library: "NCCL" or "RCCL". release: its release(s) as text, "" if none is printed. cuda: what it was built with
     (HIP for RCCL). gpu: GPU class(es) the log proves, "" if none.
@@ -60,4 +73,5 @@ class JobPicture:
     ranks_total: int | None
     networks: tuple[str, ...]
     communicators: tuple[CommunicatorKind, ...]
+    operations: tuple[OperationKind, ...]
     kinds: tuple[MachineKind, ...]

@@ -54,10 +54,16 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         **_THREAD, "kind": pl.String, "rank": pl.Int64, "nranks": pl.Int64, "total": pl.Float64, "kernels": pl.Float64,
         "bootstrap": pl.Float64, "connections": pl.Float64, "delay": pl.Float64,
     },
-    # operations as the program enqueues them (COLL); root is the peer of Send and Recv
+    # operations as the program enqueues them (COLL); root is the peer of Send and Recv. Of a log with millions of them
+    # the last of each rank and communicator
     "collectives": {
         **_THREAD, "op": pl.String, "op_count": pl.Int64, "count": pl.Int64, "datatype": pl.Int64, "redop": pl.Int64,
         "root": pl.Int64, "comm": pl.String, "nranks": pl.Int64,
+    },
+    # how often ranks call each; count: elements, as the program passes it
+    "operations": {
+        "source": pl.UInt32, "op": pl.String, "count": pl.Int64, "datatype": pl.Int64, "nranks": pl.Int64,
+        "calls": pl.Int64,
     },
     # edges that a thread prints alike between two steps of its process's communicators (start, end of init, connected):
     # line is the first of `lines`, one per channel; look: equal where all columns behind `lines` are. src_dev, dst_dev:

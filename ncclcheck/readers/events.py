@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import polars as pl
 
-from ncclcheck.readers import meaning, release
+from ncclcheck.readers import calls, meaning, release
 from ncclcheck.readers.finding import Piece
 from ncclcheck.readers.folding import fold_again
 from ncclcheck.readers.framing import Head, parse_head
@@ -23,6 +23,9 @@ _WORKERS = min(4, os.cpu_count() or 1)
 
 # Files of single processes are small, and Polars takes as long for ten lines as for a thousand: they are read together.
 _BATCH_BYTES = 1 << 20
+
+# Lines of unknown form that are kept as evidence, per input.
+MOST_UNKNOWN = 4
 
 
 # Takes a piece of an input, and whether some line of it may be of another kind than NCCL's records.
@@ -67,13 +70,17 @@ class Events:
     """counts: one per input, in order. heads: (input, what stood before the level word), in the order of `_head`.
     tables: per event the records of all inputs, fields as text. A WARN of a wording that no event has is the event
     "warn", with its `message`. unrecognised: other records that no event matched, with `message`. damage: lines that
-    are not as their writers wrote them (`projection.DAMAGE`)."""
+    are not as their writers wrote them (`projection.DAMAGE`). calls: collectives by message (`calls.CALLS`).
+
+    A reader that wants only some events keeps the first unknown lines and the last calls, and says so nowhere else.
+    """
 
     counts: list[Count]
     heads: list[tuple[int, str]]
     tables: dict[str, EventTable]
     unrecognised: pl.DataFrame | None
     damage: pl.DataFrame
+    calls: pl.DataFrame
 
     @cached_property
     def processes(self) -> pl.DataFrame:
@@ -193,7 +200,7 @@ def read_events(
     watch: called with every piece of the inputs, in order, for readers of other kinds that look at the same stream.
     """
     projection = Projection(wanted)
-    gathering = _Gathering(len(sources), watch)
+    gathering = _Gathering(len(sources), watch, keep_all=wanted is None)
     with ThreadPoolExecutor(_WORKERS) as pool:
         pending: deque[tuple[list[Piece], Future[Block]]] = deque()
         for batch in _batches(sources):
@@ -221,12 +228,17 @@ def _batches(sources: Sequence[Blocks]) -> Iterator[list[Piece]]:
 
 
 class _Gathering:
-    def __init__(self, sources: int, watch: Watch) -> None:
+    """keep_all: every unknown line and every call of a collective."""
+
+    def __init__(self, sources: int, watch: Watch, keep_all: bool) -> None:
         self._watch = watch
+        self._keep_all = keep_all
         self._counts = [Count() for _ in range(sources)]
         self._tables: dict[str, list[EventTable]] = {}
         self._unrecognised: list[pl.DataFrame] = []
+        self._unknown_kept: Counter[int] = Counter()
         self._damage: list[pl.DataFrame] = []
+        self._calls = calls.Calls()
 
     def add(self, batch: Sequence[Piece], future: Future[Block]) -> None:
         block = future.result()
@@ -239,19 +251,34 @@ class _Gathering:
             self._counts[source].levels[level] += records
         self._damage.append(block.damage)
         for event, table in block.events.items():
-            self._tables.setdefault(event, []).append(table)
+            if event == calls.EVENT and not self._keep_all:
+                self._calls.add(table)
+            else:
+                self._tables.setdefault(event, []).append(table)
         if block.unrecognised is None:
             return
         rows, texts = block.unrecognised.rows, block.unrecognised.texts
         is_warning = pl.col("_level") == "WARN"
         unknown, warnings = rows.filter(~is_warning), rows.filter(is_warning)
-        self._unrecognised.append(EventTable(unknown, texts).joined())
+        self._unrecognised.append(EventTable(self._first(unknown, block.damage), texts).joined())
         for source, records in unknown.group_by("_source").len().iter_rows():
             self._counts[source].recognised -= records
             self._counts[source].unrecognised += records
         if warnings.height:
             said = texts.join(warnings, on="_text", how="semi", maintain_order="left")
             self._tables.setdefault("warn", []).append(EventTable(warnings, said))
+
+    def _first(self, unknown: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:
+        """The first unknown lines of each input that are not damaged: enough for evidence. (All, if all are kept.)"""
+        if self._keep_all:
+            return unknown
+        full = [source for source, kept in self._unknown_kept.items() if kept >= MOST_UNKNOWN]
+        whole = unknown.filter(~pl.col("_source").is_in(full)).join(
+            damage, on=["_source", "_line"], how="anti", maintain_order="left"
+        )
+        first = whole.group_by("_source", maintain_order=True).head(MOST_UNKNOWN)
+        self._unknown_kept.update(first.get_column("_source"))
+        return first
 
     def finish(self, heads: list[tuple[int, str]]) -> Events:
         tables = {}
@@ -260,6 +287,9 @@ class _Gathering:
             rows = pl.concat([part.rows for part in parts], how="diagonal")
             texts = pl.concat([part.texts for part in parts], how="diagonal")
             tables[event] = EventTable(*fold_again(event, rows, texts))
+        called = pl.DataFrame(schema=calls.CALLS)
+        if counted := self._calls.finish():
+            tables[calls.EVENT], called = counted
         unknown = pl.concat(self._unrecognised) if self._unrecognised else None
         damage = pl.concat(self._damage) if self._damage else pl.DataFrame(schema=DAMAGE)
-        return Events(self._counts, heads, tables, unknown, damage)
+        return Events(self._counts, heads, tables, unknown, damage, called)

@@ -1,7 +1,8 @@
 """Events of which a log may hold millions that are all but alike.
 
-The messages of channel lines differ in the channel, those of collectives in their number and in addresses that no rule
-asks for. What differs becomes a number beside the record, and the messages become few.
+The messages of channel lines differ in the channel, those of collectives in their number, in the communicator's
+pointer and in addresses that no rule asks for. What differs becomes a number beside the record, and the messages become
+few.
 """
 
 from __future__ import annotations
@@ -12,29 +13,30 @@ import polars as pl
 
 
 class _Fold(NamedTuple):
-    """number: the field that is kept with each record, 32 bits to `base`. dropped: fields that are not kept."""
+    """numbers: fields that are kept with each record, with their base. dropped: fields that are not kept."""
 
-    number: str
-    base: int
+    numbers: dict[str, int]
     dropped: tuple[str, ...] = ()
 
 
 _FOLDS = {
-    "channel_connect": _Fold("channel", 10),
-    "collective": _Fold("op_count", 16, ("sendbuff", "recvbuff", "stream_ptr")),
+    "channel_connect": _Fold({"channel": 10}),
+    "collective": _Fold({"op_count": 16, "comm": 16}, ("sendbuff", "recvbuff", "stream_ptr")),
 }
 
 
 def fold(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The records of an event and its messages (both with `_text`), with one message for all that differ in the
-    number only: `rows` then has it as a column of its name."""
+    """The records of an event and its messages (both with `_text`), with one message for all that differ in those
+    numbers only: `rows` then has them as columns of their names."""
     if event not in _FOLDS:
         return rows, texts
-    number, base, dropped = _FOLDS[event]
-    value = pl.col(number).str.extract("([0-9A-Fa-f]+)$").str.to_integer(base=base, strict=False)
-    numbers = texts.select("_text", value.cast(pl.Int32, strict=False).alias(number))
-    rows = rows.join(numbers, on="_text", how="left", maintain_order="left")
-    return _joined(rows, texts.drop(number, *dropped, strict=False))
+    numbers, dropped = _FOLDS[event]
+    values = [
+        pl.col(name).str.extract("([0-9A-Fa-f]+)$").str.to_integer(base=base, strict=False)
+        for name, base in numbers.items()
+    ]
+    rows = rows.join(texts.select("_text", *values), on="_text", how="left", maintain_order="left")
+    return _joined(rows, texts.drop(*numbers, *dropped, strict=False))
 
 
 def fold_again(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

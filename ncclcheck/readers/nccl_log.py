@@ -7,7 +7,7 @@ import polars as pl
 from ncclcheck.facts.schema import TABLES, conform
 from ncclcheck.readers import around, release
 from ncclcheck.readers.edge_rows import edge_rows
-from ncclcheck.readers.events import Events
+from ncclcheck.readers.events import MOST_UNKNOWN, Events
 
 Frame = pl.DataFrame
 
@@ -45,13 +45,11 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "timings": reader.timings(),
         "ends": reader.rows("destroy", conform_to="ends"),
         "around": reader.around(),
-        "collectives": reader.rows("collective", conform_to="collectives"),
+        "collectives": reader.collectives(),
+        "operations": reader.operations(),
     }
     return {name: frame for name, frame in tables.items() if frame is not None and frame.height}
 
-
-# Lines of unknown form that are kept as evidence, per input.
-MOST_UNKNOWN = 4
 
 # Events that say one thing: kind of note -> field that holds its value ("" for none).
 _NOTES = {
@@ -450,6 +448,24 @@ class _Reader:
             if frame is not None:
                 parts.append(frame.with_columns(kind=pl.lit(kind)))
         return self._joined("timings", *parts)
+
+    def collectives(self) -> Frame | None:
+        frame = self.rows("collective")
+        if frame is None:
+            return None
+        pointers = frame.get_column("comm").drop_nulls().unique()
+        names = pl.Series([hex(pointer) for pointer in pointers], dtype=pl.String)
+        comm = pl.col("comm").replace_strict(pointers, names, default=None, return_dtype=pl.String)
+        return conform("collectives", frame.with_columns(comm))
+
+    def operations(self) -> Frame | None:
+        found = self._events.parts("collective")
+        if found is None:
+            return None
+        calls = self._events.calls.join(found.texts, on="_text").rename({"_source": "source"})
+        look = [name for name in TABLES["operations"] if name != "calls"]
+        counted = conform("operations", calls).group_by(look, maintain_order=True).agg(pl.col("calls").sum())
+        return conform("operations", counted)
 
     def failures(self) -> Frame | None:
         files = self._events.processes.get_column("src_file")

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ncclcheck.engine.report import InputSummary, Report
-from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
+from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
 from ncclcheck.report.hosts import fold
-from ncclcheck.report.numbers import counted
+from ncclcheck.report.numbers import byte_size, counted
 from ncclcheck.report.page import Page
 
 _INPUTS_SHOWN = 4
 _KINDS_SHOWN = 4
 _GPUS_SHOWN = 16
 _COMMUNICATORS_SHOWN = 6
+_OPERATIONS_SHOWN = 3
 _GPU_WIDTH = 20
 
 
 def write_job(page: Page, report: Report, verbose: bool) -> None:
-    """Inputs, the job in a line, its communicators, and a table per kind of machine."""
+    """Inputs, the job in a line, its communicators, what they are called for, and a table per kind of machine."""
     _write_inputs(page, report.inputs, verbose)
     job = report.job
     facts = [part for part in _facts(job) if part]
@@ -32,6 +33,12 @@ def write_job(page: Page, report: Report, verbose: bool) -> None:
         if len(shown) < len(job.communicators):
             words.append(f"{len(job.communicators) - len(shown)} more shapes")
         page.labelled("comms", "; ".join(words), indent=0)
+    if job.operations:
+        called = job.operations if verbose else job.operations[:_OPERATIONS_SHOWN]
+        words = [_operation(kind) for kind in called]
+        if len(called) < len(job.operations):
+            words.append(f"{len(job.operations) - len(called)} more kinds")
+        page.labelled("calls", "; ".join(words), indent=0)
     kinds = job.kinds if verbose else job.kinds[:_KINDS_SHOWN]
     for kind in kinds:
         _write_kind(page, kind, verbose)
@@ -84,6 +91,12 @@ def _communicators(kind: CommunicatorKind) -> str:
     nodes = "" if kind.nnodes is None else f" on {counted(kind.nnodes, 'node')}"
     spread = "" if kind.spread == "unknown" else f" ({kind.spread})"
     return f"{kind.count} x {counted(kind.nranks, 'rank')}{nodes}{spread}"
+
+
+def _operation(kind: OperationKind) -> str:
+    size = f"{kind.count} elements" if kind.nbytes is None else f"{byte_size(kind.nbytes)} {kind.datatype}"
+    among = f" among {counted(kind.nranks, 'rank')}" if kind.nranks else ""
+    return f"{kind.calls} x {kind.op} of {size}{among}"
 
 
 def _write_kind(page: Page, kind: MachineKind, verbose: bool) -> None:

@@ -23,7 +23,7 @@ class FakeFacts:
         self.lines = tables
 
     def picture(self) -> JobPicture:
-        return JobPicture("NCCL", "2.21.5", "", "", 0, 0, None, (), (), ())
+        return JobPicture("NCCL", "2.21.5", "", "", 0, 0, None, (), (), (), ())
 
     jobs = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ncclcheck.engine.report import InputSummary, Report, RuleVerdict
 from ncclcheck.estimate.types import Cost, Estimate, Range
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
+from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
 from ncclcheck.rules.model import Confidence, Finding, Severity
 
 HOSTS = tuple(f"gpu-{i:03d}" for i in range(1, 65))
@@ -80,6 +80,10 @@ REPORT = Report(
             CommunicatorKind(64, 8, 1, "inside one node"),
             CommunicatorKind(8, 64, None, "unknown"),
         ),
+        operations=(
+            OperationKind("AllReduce", 1_048_576, "bfloat16", 2_097_152, 64, 12_800),
+            OperationKind("Broadcast", 7, "", None, None, 3),
+        ),
         kinds=(
             MachineKind(
                 HOSTS,
@@ -106,7 +110,7 @@ REPORT = Report(
 EMPTY = Report(
     version="0.1.0",
     inputs=(InputSummary("notes.txt", (), 12, 0, 0, None), InputSummary("gone.log", (), 0, 0, 0, "no such file")),
-    job=JobPicture("NCCL", "", "", "", 0, 0, None, (), (), ()),
+    job=JobPicture("NCCL", "", "", "", 0, 0, None, (), (), (), ()),
     rules=(RuleVerdict("NET001", "socket-fallback", "not_evaluated", ("an NCCL log",)),),
     findings=(),
 )

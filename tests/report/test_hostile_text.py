@@ -14,7 +14,7 @@ from report_samples import REPORT, SOCKETS
 
 from ncclcheck.engine.report import InputSummary, Report, RuleVerdict
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
+from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
 from ncclcheck.report.escape import clean
 from ncclcheck.report.formats import render
 from ncclcheck.report.style import Style
@@ -47,6 +47,7 @@ def everywhere(text: str) -> Report:
             None,
             (text,),
             (CommunicatorKind(1, 2, 3, text),),
+            (OperationKind(text, 1, text, 1, 1, 1),),
             (MachineKind((text, text + "1"), 1, (text,), (GpuRow(text, (text,), text, text),)),),
         ),
         rules=(RuleVerdict("TOP001", "non-rail", "not_evaluated", (text,)),),

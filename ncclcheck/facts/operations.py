@@ -1,0 +1,30 @@
+"""What the job calls, by the lines of COLL."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from ncclcheck.facts.picture import OperationKind
+from ncclcheck.facts.question import question
+from ncclcheck.facts.traffic import Traffic
+
+# NCCL's numbers of datatypes: name and bytes of an element.
+DATATYPES = {
+    0: ("int8", 1), 1: ("uint8", 1), 2: ("int32", 4), 3: ("uint32", 4), 4: ("int64", 8), 5: ("uint64", 8),
+    6: ("float16", 2), 7: ("float32", 4), 8: ("float64", 8), 9: ("bfloat16", 2), 10: ("float8e4m3", 1),
+    11: ("float8e5m2", 1),
+}  # fmt: skip
+
+
+@question
+def operations(facts: Traffic) -> tuple[OperationKind, ...]:
+    """By operation, size and ranks; what moves most first."""
+    look = ["op", "count", "datatype", "nranks"]
+    rows = (
+        facts["operations"].drop_nulls(["op", "count"]).group_by(look, maintain_order=True).agg(pl.col("calls").sum())
+    )
+    found = []
+    for op, count, datatype, nranks, calls in rows.iter_rows():
+        name, size = DATATYPES.get(datatype, ("", None))
+        found.append(OperationKind(op, count, name, None if size is None else count * size, nranks, calls))
+    return tuple(sorted(found, key=lambda one: (-(one.nbytes or 0) * one.calls, one.op, one.count)))

@@ -1,0 +1,46 @@
+"""Lines of COLL are counted, and of millions only the last are kept."""
+
+from __future__ import annotations
+
+import pytest
+from line_samples import lines_of
+
+from ncclcheck.readers import calls
+from ncclcheck.readers.events import read_events
+from ncclcheck.readers.nccl_log import WANTED, log_tables
+
+
+def call(rank: int, number: int, op: str = "AllReduce", count: int = 1024) -> str:
+    text = f"{op}: opCount {number:x} sendbuff 0x7f{number:04x} recvbuff 0x7e{number:04x} count {count} datatype 9 op 0"
+    return f"n1:{7 + rank}:9 [{rank}] NCCL INFO {text} root 0 comm 0x55d0{rank} [nranks=2] stream 0x55ee"
+
+
+LOG = lines_of(*(call(rank, number, count=1024 << (number % 2)) for number in range(300) for rank in range(2)))
+
+
+def test_calls_are_counted_by_operation_and_size() -> None:
+    found = log_tables(read_events([LOG], WANTED))["operations"].sort("count")
+    columns = ["source", "op", "count", "datatype", "nranks", "calls"]
+    assert found.select(columns).rows() == [(0, "AllReduce", 1024, 9, 2, 300), (0, "AllReduce", 2048, 9, 2, 300)]
+
+
+def test_each_call_of_a_small_log_is_a_row() -> None:
+    found = log_tables(read_events([LOG], WANTED))["collectives"]
+    assert found.height == 600
+    assert found.select("op_count", "comm", "line").row(3) == (1, "0x55d01", 4)
+
+
+def test_of_a_large_log_the_end_of_each_communicator_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MOST_KEPT", 400)
+    tables = log_tables(read_events([LOG], WANTED))
+    kept = tables["collectives"].group_by("comm").agg(numbers="op_count").sort("comm")
+    assert [sorted(numbers) for numbers in kept.get_column("numbers")] == [list(range(236, 300))] * 2
+    assert tables["operations"].get_column("calls").sum() == 600
+
+
+def test_all_calls_are_kept_where_all_events_are_asked_for() -> None:
+    events = read_events([LOG])
+    frame = events.typed("collective")
+    assert frame is not None
+    assert frame.height == 600
+    assert frame.row(0, named=True)["sendbuff"] == "0x7f0000"
