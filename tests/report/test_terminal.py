@@ -24,6 +24,8 @@ job    65 machines; 512 of 520 ranks seen; NCCL 2.21.5; CUDA 12.4; NVIDIA H100
        80GB HBM3; network Socket
 comms  1 x 512 ranks on 64 nodes (several per node); 64 x 8 ranks on 1 node
        (inside one node); 8 x 64 ranks
+calls  12800 x AllReduce of 2.1 MB bfloat16 among 64 ranks; 3 x Broadcast of 7
+       elements
 on     gpu-[001-064]: 64 machines, 8 ranks each; net devices mlx5_[0-7]
          GPU  NIC     GDR      inside the node
          0-1  mlx5_0  yes      P2P/CUMEM
