@@ -58,8 +58,9 @@ class OperationKind:
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """library: "NCCL" or "RCCL". release: its release(s) as text, "" if none is printed. cuda: what it was built with
-    (HIP for RCCL). gpu: GPU class(es) the log proves, "" if none.
+    """library: "NCCL" or "RCCL". release: its release(s) as text: those printed, else the range of those with such
+    lines, "" if neither is known. cuda: what it was built with (HIP for RCCL). gpu: GPU class(es) the log proves, ""
+    if none.
 
     ranks_seen of ranks_total (None: unknown). networks: names NCCL chose ("IB", "Socket", ...).
     """

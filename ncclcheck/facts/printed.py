@@ -63,6 +63,14 @@ class Printed:
         return self.releases[0] if len(self.releases) == 1 else None
 
     @cached_property
+    def release_window(self) -> tuple[int | None, int | None]:
+        """The first and the last release that all processes can be of, from the forms of their lines; None: open. For
+        a picture of the job, not for a verdict: a vendor's build may print lines of another release."""
+        ends = self["processes"].select(pl.col("release_low").max(), pl.col("release_high").min())
+        low, high = ends.row(0)
+        return (None, None) if low and high and low > high else (low, high)
+
+    @cached_property
     def cuda_builds(self) -> tuple[Seen, ...]:
         """The CUDA that NCCL was built with, by processes that print it: value is like "12.4"."""
         rows = self["versions"].filter(pl.col("cuda").str.contains(r"^\d+\.\d+"))

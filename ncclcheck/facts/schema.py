@@ -15,10 +15,11 @@ _WHERE = {"proc": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32}
 _THREAD = {**_WHERE, "tid": pl.UInt32}
 
 TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
-    # who printed: a process by input, launcher label, host of the prefix and pid; release as 2.18.3 -> 21803
+    # who printed: a process by input, launcher label, host of the prefix and pid; release as 2.18.3 -> 21803, as a line
+    # names it; release_low, release_high: the same, or what the forms of its input's lines leave (null: open)
     "processes": {
         "proc": pl.UInt32, "source": pl.UInt32, "task": pl.String, "label_host": pl.String, "host": pl.String,
-        "pid": pl.UInt32, "release": pl.Int32,
+        "pid": pl.UInt32, "release": pl.Int32, "release_low": pl.Int32, "release_high": pl.Int32,
     },
     # records by level word: INFO, WARN, TRACE, ABORT, VERSION (bare version lines)
     "levels": {"source": pl.UInt32, "level": pl.String, "records": pl.Int64},

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import polars as pl
 
-from ncclcheck.readers import calls, meaning, release
+from ncclcheck.readers import calls, meaning, release, windows
 from ncclcheck.readers.finding import Piece
 from ncclcheck.readers.folding import fold_again
 from ncclcheck.readers.framing import Head, parse_head
@@ -69,8 +69,9 @@ class Parts(NamedTuple):
 class Events:
     """counts: one per input, in order. heads: (input, what stood before the level word), in the order of `_head`.
     tables: per event the records of all inputs, fields as text. A WARN of a wording that no event has is the event
-    "warn", with its `message`. unrecognised: other records that no event matched, with `message`. damage: lines that
-    are not as their writers wrote them (`projection.DAMAGE`). calls: collectives by message (`calls.CALLS`).
+    "warn", with its `message`; a known line that tells nothing is the event "known". unrecognised: other records that
+    no event matched, with `message`. damage: lines that are not as their writers wrote them (`projection.DAMAGE`).
+    calls: collectives by message (`calls.CALLS`). shapes: per input, those of its records at INFO.
 
     A reader that wants only some events keeps the first unknown lines and the last calls, and says so nowhere else.
     """
@@ -81,13 +82,15 @@ class Events:
     unrecognised: pl.DataFrame | None
     damage: pl.DataFrame
     calls: pl.DataFrame
+    shapes: list[set[str]]
 
     @cached_property
     def processes(self) -> pl.DataFrame:
         """One row per head, in the order of `_head`: who printed it. `proc` numbers distinct (input, label, host, pid).
 
         Columns: _source, _head, proc, task, label_host, host, pid, tid, device, src_file, src_line, src_func, release
-        (code of the process's own version line, else of the input's or the whole reading's only one, else null).
+        (code of the process's own version line, else of the input's or the whole reading's only one, else null),
+        release_low, release_high (the same, else what the forms of the input's lines tell, null where they do not).
         """
         rows = []
         numbers: dict[tuple[object, ...], int] = {}
@@ -100,9 +103,18 @@ class Events:
             identity = (source, h.label.task, h.label.host, host, h.pid)
             proc = numbers.setdefault(identity, len(numbers))
             rows.append((source, index, proc, *identity[1:], h.tid, h.device, h.src_file, h.src_line, h.src_func))
-        schema = {name: kind for name, kind in _PROCESSES.items() if name != "release"}
+        schema = {name: kind for name, kind in _PROCESSES.items() if not name.startswith("release")}
         table = pl.DataFrame(rows, schema=schema, orient="row").sort("_head")
-        return table.with_columns(release=self._releases(table)).select(*_PROCESSES)
+        table = table.with_columns(release=self._releases(table))
+        unknown = table.filter(pl.col("release").is_null()).get_column("_source").unique().to_list()
+        found = pl.DataFrame(
+            [(source, *windows.window(self.shapes[source])) for source in unknown],
+            schema={"_source": pl.UInt32, "low": pl.Int32, "high": pl.Int32},
+            orient="row",
+        )
+        table = table.join(found, on="_source", how="left", maintain_order="left")
+        ends = {f"release_{end}": pl.coalesce("release", end) for end in ("low", "high")}
+        return table.with_columns(**ends).select(*_PROCESSES)
 
     def _releases(self, rows: pl.DataFrame) -> pl.Expr:
         """Own version line first; a bare version line speaks for its input; one release in all speaks for all."""
@@ -136,12 +148,12 @@ class Events:
         )
         if event not in meaning.BY_RELEASE:
             return Parts(rows, meaning.typed(event, table.texts), ["_text"])
-        releases = who.get_column("release").unique()
-        if len(releases) == 1:
-            texts = table.texts.with_columns(_release=pl.lit(releases[0], pl.Int32))
-            return Parts(rows, meaning.typed(event, texts).drop("_release"), ["_text"])
-        key = ["_text", "_release"]
-        rows = rows.with_columns(_release=who.get_column("release").gather(heads))
+        ends = who.select(_low="release_low", _high="release_high")
+        if ends.n_unique() == 1:
+            texts = table.texts.with_columns(pl.lit(ends.item(0, name), pl.Int32).alias(name) for name in ends.columns)
+            return Parts(rows, meaning.typed(event, texts).drop(ends.columns), ["_text"])
+        key = ["_text", *ends.columns]
+        rows = rows.with_columns(ends[name].gather(heads) for name in ends.columns)
         texts = rows.select(key).unique(maintain_order=True).join(table.texts, on="_text", how="left")
         return Parts(rows, meaning.typed(event, texts), key)
 
@@ -187,6 +199,8 @@ _PROCESSES = {
     "src_line": pl.Int64,
     "src_func": pl.String,
     "release": pl.Int32,
+    "release_low": pl.Int32,
+    "release_high": pl.Int32,
 }
 
 
@@ -239,6 +253,7 @@ class _Gathering:
         self._unknown_kept: Counter[int] = Counter()
         self._damage: list[pl.DataFrame] = []
         self._calls = calls.Calls()
+        self._shapes: list[set[str]] = [set() for _ in range(sources)]
 
     def add(self, batch: Sequence[Piece], future: Future[Block]) -> None:
         block = future.result()
@@ -250,6 +265,9 @@ class _Gathering:
             self._counts[source].recognised += records
             self._counts[source].levels[level] += records
         self._damage.append(block.damage)
+        for source, shape in block.shapes:
+            if len(self._shapes[source]) < windows.MOST_SHAPES:
+                self._shapes[source].add(shape)
         for event, table in block.events.items():
             if event == calls.EVENT and not self._keep_all:
                 self._calls.add(table)
@@ -292,4 +310,4 @@ class _Gathering:
             tables[calls.EVENT], called = counted
         unknown = pl.concat(self._unrecognised) if self._unrecognised else None
         damage = pl.concat(self._damage) if self._damage else pl.DataFrame(schema=DAMAGE)
-        return Events(self._counts, heads, tables, unknown, damage, called)
+        return Events(self._counts, heads, tables, unknown, damage, called, self._shapes)

@@ -88,7 +88,8 @@ _NAMES = {
 }
 
 
-# Events whose fields mean different things in different releases: `_release` (a code, or null) tells, if it is there.
+# Events whose fields mean different things in different releases: `_low` and `_high` tell, the first and the last one
+# that it can be (codes, or null), if they are there.
 BY_RELEASE = frozenset({"channel_connect", "gdr_distance"})
 
 
@@ -317,8 +318,15 @@ def _brackets_are_bus_ids(frame: Frame) -> pl.Expr:
     wide = frame.select(
         pl.any_horizontal(pl.col("src_bracket", "dst_bracket").str.len_chars() > 2).any().fill_null(False)
     ).item()
-    release = pl.col("_release") if _has(frame, "_release") else pl.lit(None, pl.Int32)
-    return release.is_between(code("2.5.0"), code("2.18.1")).fill_null(bool(wide))
+    told = _from(frame, "2.5.0") & ~_from(frame, "2.18.2")
+    printed = pl.col("_low") == pl.col("_high") if _has(frame, "_low") else pl.lit(False)
+    return pl.when(printed).then(told).otherwise(told.fill_null(False) | bool(wide))
+
+
+def _from(frame: Frame, first: str) -> pl.Expr:
+    """Is the release `first` or newer? Null where it can be either."""
+    low, high = (pl.col(name) if _has(frame, name) else pl.lit(None, pl.Int32) for name in ("_low", "_high"))
+    return pl.when(low >= code(first)).then(True).when(high < code(first)).then(False)
 
 
 def _gdr_distance(frame: Frame) -> Frame:
@@ -326,10 +334,9 @@ def _gdr_distance(frame: Frame) -> Frame:
     frame = frame.with_columns(
         pl.lit(None, pl.Int64).alias(name) for name in ("gpu_nvml_dev", "gpu_rank") if not _has(frame, name)
     )
-    release = pl.col("_release") if _has(frame, "_release") else pl.lit(None, pl.Int32)
     cuda = pl.col("gpu_nvml_dev").is_not_null()  # GPU 3[3], 2.4
-    ranks = (release >= code("2.24.3")).fill_null(pl.col("gpu").str.len_chars() <= 3)
-    ids = (release >= code("2.21.0")).fill_null(pl.col("hca").str.len_chars() > 2)
+    ranks = _from(frame, "2.24.3").fill_null(pl.col("gpu").str.len_chars() <= 3)
+    ids = _from(frame, "2.21.0").fill_null(pl.col("hca").str.len_chars() > 2)
     gpu, net = (
         pl.col("gpu_node").str.extract_groups(r"/(\d+)-(\d+)"),
         pl.col("net_node").str.extract_groups(r"/(\d+)-(\d+)"),

@@ -175,7 +175,7 @@ def _release_code(name: str) -> pl.Expr:
 def _processes(events: Events) -> Frame:
     rows = events.processes.rename({"_source": "source"})
     first = rows.group_by("proc", maintain_order=True).agg(
-        pl.col("source", "task", "label_host", "host", "pid", "release").first()
+        pl.col("source", "task", "label_host", "host", "pid", "release", "release_low", "release_high").first()
     )
     return conform("processes", first)
 

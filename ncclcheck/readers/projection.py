@@ -92,6 +92,7 @@ class Block:
     """What some pieces held: a table per event, and the records that no event matched (their field: `message`).
 
     lines: (input, lines) of each piece. levels: (input, level word, records). damage: the columns of `DAMAGE`.
+    shapes: (input, shape) of whole records at INFO.
     other: some line beside the records may be another reader's.
     """
 
@@ -99,6 +100,7 @@ class Block:
     levels: list[tuple[int, str, int]] = field(default_factory=list)
     events: dict[str, EventTable] = field(default_factory=dict)
     unrecognised: EventTable | None = None
+    shapes: list[tuple[int, str]] = field(default_factory=list)
     damage: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=DAMAGE))
     other: bool = False
 
@@ -151,6 +153,7 @@ class Projection:
         if result.unrecognised is not None:
             self._mark_cuts(result, rows, texts, widths)
             self._tell_known(result, texts, shapes)
+        result.shapes = _shapes_of(result, rows, texts, shapes)
         return result
 
     def _read_texts(self, messages: Distinct) -> tuple[pl.DataFrame, pl.Series, list[ShapeReading | None]]:
@@ -278,6 +281,20 @@ class Projection:
                 self._shapes.clear()
             reading = self._shapes[shape] = self._parser.parse(shape)
             return reading
+
+
+def _shapes_of(block: Block, rows: pl.DataFrame, texts: pl.DataFrame, shapes: pl.Series) -> list[tuple[int, str]]:
+    """What `Block.shapes` holds: shapes that damaged records or other levels show as well are left out."""
+    others = rows.filter(pl.col("_level") != "INFO").get_column("_text")
+    if block.damage.height:
+        others = others.append(rows.join(block.damage, on=_WHERE, how="semi").get_column("_text"))
+    kinds, first, source = texts.get_column("shape_id"), texts.item(0, "_text"), block.lines[0][0]
+    if any(another != source for another, _ in block.lines):
+        several = rows.select("_source", shape=kinds.gather(rows.get_column("_text") - first)).unique().rows()
+    else:  # a large block: it has fewer messages than records
+        several = [(source, shape) for shape in kinds.unique()]
+    strange = set(kinds.gather(others - first))
+    return [(source, shapes[shape]) for source, shape in several if shape not in strange]
 
 
 def _with_messages(rows: pl.DataFrame, texts: pl.DataFrame) -> EventTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from fact_samples import Process, facts_of, hosts, net, p2p, ring
 
 from ncclcheck.facts.answer import Answer
@@ -182,3 +183,19 @@ def test_jobs_that_share_nothing_are_counted() -> None:
     assert facts_of(job("aa", "ab") + job("ba", "bb")).jobs == 1, "one log"
     part = Process("ca", 1).init("START", "a", 0, 4, "commId 0xca")
     assert facts_of(job("aa", "ab"), job("ba", "bb"), part).jobs == 1, "one is here in part: it may be of either"
+
+
+@pytest.mark.parametrize(
+    ("texts", "release"),
+    [
+        (["Bootstrap: Using eth0:10.2.3.4<0>"], "2.24.3 or newer (from the form of its lines)"),
+        (["nranks 16"], "2.4.8 or older (from the form of its lines)"),
+        (["nranks 16", "Bootstrap: Using eth0:10.2.3.4<0>"], ""),
+        (["NCCL version 2.18.3+cuda12.2", "Bootstrap: Using eth0:10.2.3.4<0>"], "2.18.3"),
+        (["GPU 2 / HCA 5 connected to CPU 1 via C2C link"], "2.26.2 to 2.26.6 (from the form of its lines)"),
+    ],
+)
+def test_without_a_version_line_the_picture_shows_a_range_of_releases(texts: list[str], release: str) -> None:
+    facts = facts_of(Process("n1", 1).say(*texts))
+    assert facts.picture().release == release
+    assert len(facts.releases) == release.startswith("2.18.3")
