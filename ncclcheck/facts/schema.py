@@ -21,7 +21,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "proc": pl.UInt32, "source": pl.UInt32, "task": pl.String, "label_host": pl.String, "host": pl.String,
         "pid": pl.UInt32, "release": pl.Int32, "release_low": pl.Int32, "release_high": pl.Int32,
     },
-    # records by level word: INFO, WARN, TRACE, ABORT, VERSION (bare version lines)
+    # records by level word: INFO, WARN, TRACE, ABORT, CALL, VERSION (bare version lines)
     "levels": {"source": pl.UInt32, "level": pl.String, "records": pl.Int64},
     # lines of an input, its NCCL records, and those of unknown form
     "readings": {"source": pl.UInt32, "lines": pl.Int64, "records": pl.Int64, "unrecognised": pl.Int64},

@@ -15,7 +15,7 @@ from ncclcheck.readers.distinct import Distinct
 from ncclcheck.readers.mending import Found, Mender, suspicious
 
 AROUND = "AROUND"
-LEVELS = pl.Enum(["INFO", "WARN", "TRACE", "ABORT", "VERSION", AROUND])
+LEVELS = pl.Enum(["INFO", "WARN", "TRACE", "ABORT", "CALL", "VERSION", AROUND])
 
 
 class Piece(NamedTuple):
@@ -73,6 +73,9 @@ def find_records(
         other = bool(rest.select(text.str.contains(hints.OTHER_KINDS).any()).item())
         records = pl.concat([records, _framed(rest, around).select(records.columns)]).sort("_line", "_record")
     heads, messages = Distinct.of(records.get_column("_head")), Distinct.of(records.get_column("message"))
+    if heads.values.str.contains(_OTHER_LEVEL).any():
+        records = _with_first(records)
+        heads, messages = Distinct.of(records.get_column("_head")), Distinct.of(records.get_column("message"))
     damage: list[Found] = []
     if suspicious(heads.values, messages.values):
         starts = list(accumulate(counts))
@@ -81,6 +84,18 @@ def find_records(
         heads, messages = Distinct.of(records.get_column("_head")), Distinct.of(records.get_column("message"))
     messages = Distinct(messages.codes, _trimmed(messages.values, block))
     return Records(counts, records.drop("_head", "message"), heads, messages, damage, other)
+
+
+# What stands before "NCCL INFO " in a line, if a record of another level does.
+_OTHER_LEVEL = r"NCCL WARN |[NR]CCL version \d"
+
+
+def _with_first(records: pl.DataFrame) -> pl.DataFrame:
+    """Records of INFO that a record of another level stands before in their line, as that one with all that follows."""
+    several = records.get_column("_head").str.contains(_OTHER_LEVEL)
+    text = pl.concat_str("_head", pl.lit("NCCL INFO "), "message").alias("text")
+    first = _framed(records.filter(several).select("_line", text), ())
+    return pl.concat([records.filter(~several), first.select(records.columns)]).sort("_line", "_record")
 
 
 @cache
@@ -121,6 +136,7 @@ def _framed(lines: pl.DataFrame, around: Sequence[str]) -> pl.DataFrame:
         (framing.LEVEL, ["_head", "_level", "message"], ""),
         (framing.VERSION, ["_head", "message"], "VERSION"),
         (framing.OLD_LEVEL, ["_head", "_level", "message"], ""),
+        (framing.CALL, ["_head", "_level", "message"], ""),
     ]
     for pattern, names, level in forms:
         if rest.height == 0:

@@ -17,12 +17,22 @@ from ncclcheck.readers.labels import Label, parse_label
 # Words of which one stands in every line that holds a record. Everything else passes by at the speed of this search.
 MARKS = ("NCCL", "RCCL version", "] INFO ", " WARN ")
 
-# Clock times in a head: they make heads unique, so they are split off first.
-TIME = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?"
+# Clock times in a head: they make heads unique, so they are split off first. NCCL's own are of any form that the user
+# asks for (NCCL_DEBUG_TIMESTAMP_FORMAT): dates with names of months, with slashes, a clock in brackets.
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?"
+_DAY = r"[A-Z][a-z]{2} [ \d]?\d|\d\d[ -][A-Z][a-z]{2}[ -]\d{4}|\d\d/\d\d/\d{2,4}|\d{4}/\d\d/\d\d"
+_NAMED_DAY = rf"(?:[A-Z][a-z]{{2}},? )?(?:{_DAY})"
+TIME = (
+    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?"
+    rf"|\[?{_NAMED_DAY}[T ]{_CLOCK}(?: \d{{4}})?(?:(?: [A-Z]{{3,5}})?(?: \d{{4}})?\])?"
+    rf"|\[{_CLOCK}\]"
+)
 
 # `INFO` or `WARN` of release 2.2, which has no word NCCL; the device in brackets makes sure.
 OLD_LEVEL = r"^(.*:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?)(INFO|WARN) (.*)$"
 LEVEL = r"^(.*?)NCCL (WARN|TRACE|ABORT)\b ?(.*)$"
+# 2.13.4 and newer at level TRACE: the program's calls, without a device
+CALL = r"^(.*:\d+:\d+ )NCCL (CALL) (.*)$"
 VERSION = r"^(.*?)((?:NCCL|RCCL) version \d.*)$"
 
 # A second record inside the text of a first one: its level, and what has to stand before that.
@@ -36,10 +46,13 @@ _INNER_HEAD = re.compile(r"\S{0,255}:\d{1,9}:\d{1,9} \[-?\d{1,20}\] (?:\S{1,255}
 _ORIGIN = re.compile(
     r"(?P<host><(?!stdout>|stderr>)[\w.-]{1,64}>|[A-Za-z0-9._-]{0,255})"
     r":(?P<pid>\d{1,9}):(?P<tid>\d{1,9}) (?:\[(?P<device>-?\d+)\] )?"
-    r"(?:<\d+> )?(?:(?P<file>[^\s:]+|[A-Za-z_][^\[\]]{0,300}\)):(?P<line>\d+) (?:\((?P<function>[^)]*)\) )?)?$"
+    r"(?:<\d+> |\d+\.\d+ )?"  # TRACE: milliseconds
+    r"(?:(?P<file>[^\s:]+|[A-Za-z_][^\[\]]{0,300}\)):(?P<line>\d+) (?:\((?P<function>[^)]*)\) )?)?$"
 )
 _DEVICE_ONLY = re.compile(r"\[(?P<device>-?\d{1,9})\] (?:(?P<file>[^\s:]{1,255}):(?P<line>\d{1,9}) )?$")
 _TIME = re.compile(TIME)
+_HALF_CLOCK = re.compile(r"\d\d:\d\d:$")
+_SECONDS = re.compile(r"^\d\d(?:[.,]\d+)?(?=[A-Za-z])")
 # Colours as text: the control character itself is gone from a block by now.
 _COLOUR = re.compile(r"(?:\x1b|ESC|\\(?:u001b|x1b|033))\[[0-9;]{0,16}m")
 _LONGEST_HEAD = 1000
@@ -97,9 +110,12 @@ def parse_head(text: str) -> Head:
             src_file=device["file"],
             src_line=_small(device["line"]),
         )
+    before, host = text[: found.start()], found["host"]
+    if _HALF_CLOCK.search(before):  # a clock without a blank behind it: the seconds stand before the host
+        host = _SECONDS.sub("", host)
     return Head(
-        label=parse_label(text[: found.start()]),
-        host=found["host"],
+        label=parse_label(before),
+        host=host,
         pid=int(found["pid"]),
         tid=int(found["tid"]),
         device=_small(found["device"]),

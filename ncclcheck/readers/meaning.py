@@ -105,7 +105,8 @@ def typed(event: str, frame: Frame) -> Frame:
         if kind == "INT":
             columns.append(column.cast(pl.Int64, strict=False))
         elif kind == "FLOAT":
-            columns.append(column.cast(pl.Float64, strict=False))
+            value = column.cast(pl.Float64, strict=False)
+            columns.append(pl.when(value.is_finite()).then(value).alias(name))  # what was not measured is not known
         elif kind in ("HEX", "POINTER") and name not in _CONTEXT:
             columns.append(_hex(column).alias(name))
     derive = _DERIVED.get(event)
@@ -118,7 +119,8 @@ def typed(event: str, frame: Frame) -> Frame:
 
 
 def _hex(column: pl.Expr) -> pl.Expr:
-    return pl.concat_str(pl.lit("0x"), column.str.to_lowercase().str.strip_prefix("0x"))
+    digits = column.str.to_lowercase().str.strip_prefix("0x").replace("(nil)", "0")
+    return pl.concat_str(pl.lit("0x"), digits)
 
 
 def _integer(column: pl.Expr) -> pl.Expr:
@@ -313,14 +315,16 @@ def _channel_connect(frame: Frame) -> Frame:
 
 
 def _brackets_are_bus_ids(frame: Frame) -> pl.Expr:
-    """Brackets hold a bus id in 2.5.6 to 2.18.1. Where the release is unknown the brackets of the input tell: a device
-    index has two digits at most."""
+    """Brackets hold a bus id in 2.5.6 to 2.18.1, but for ranks on one device. Where the release is unknown the brackets
+    of the input tell: a device index has two digits at most."""
     wide = frame.select(
         pl.any_horizontal(pl.col("src_bracket", "dst_bracket").str.len_chars() > 2).any().fill_null(False)
     ).item()
     told = _from(frame, "2.5.0") & ~_from(frame, "2.18.2")
     printed = pl.col("_low") == pl.col("_high") if _has(frame, "_low") else pl.lit(False)
-    return pl.when(printed).then(told).otherwise(told.fill_null(False) | bool(wide))
+    same_device = (pl.col("method") == "common device") & (pl.col("src_bracket").str.len_chars() <= 2)
+    bus = pl.when(printed).then(told).otherwise(told.fill_null(False) | bool(wide))
+    return bus & ~same_device.fill_null(False)
 
 
 def _from(frame: Frame, first: str) -> pl.Expr:
@@ -399,11 +403,9 @@ def _plugins(frame: Frame) -> Frame:
 
 
 def _plugin_api(frame: Frame) -> Frame:
-    frame = _optional(frame, "plugin_api", "other_plugin_api")
-    parts = pl.coalesce("plugin_api", "other_plugin_api").str.extract_groups(r"^(.*?)(?: \(v([0-9]+)\))?\.?$")
-    return frame.with_columns(plugin=parts.struct[0], api=_integer(parts.struct[1])).drop(
-        "plugin_api", "other_plugin_api"
-    )
+    frame = _optional(frame, "plugin_api")
+    parts = pl.col("plugin_api").str.extract_groups(r"^(.*?)(?: \(v([0-9]+)\))?\.?$")
+    return frame.with_columns(plugin=parts.struct[0], api=_integer(parts.struct[1])).drop("plugin_api")
 
 
 def _topo_node(frame: Frame) -> Frame:
@@ -422,7 +424,8 @@ def _topo_node(frame: Frame) -> Frame:
         model=pl.when(is_cpu).then(_integer(cpu.struct[2])), asic=pl.when(is_net).then(net.struct[1]),
         port=pl.when(is_net).then(_integer(net.struct[2])),
         net_bw=pl.when(is_net).then(net.struct[3].cast(pl.Float64, strict=False)),
-        rank=pl.when(pl.col("node") == "GPU").then(_integer(detail.str.extract(r"^([0-9]+)$"))),
+        rank=pl.when(pl.col("node") == "GPU").then(_integer(detail.str.extract(r"^([0-9]+)(?:\) \[MLOPart|$)"))),
+        mlo_part=_integer(detail.str.extract(r"\[MLOPart ([0-9]+)\]$")),
         device=pl.when(pl.col("node") == "PCI").then(detail),
     ).drop("topo_indent", "topo_detail", "topo_node")  # fmt: skip
 
@@ -456,6 +459,7 @@ def _ibv_failed(frame: Frame) -> Frame:
         frame = frame.with_columns(errno=pl.lit(None, pl.Int64))
     parts = pl.col("ibv_error").str.extract_groups(r"^(.*?)(?: errno ([0-9]+)|, Bad WR .*)?$")
     port = pl.col("detail").str.extract_groups(r"on dev ([^:,\s]+):([0-9]+)")
+    retry = pl.col("detail").str.extract_groups(r"retrying ([0-9]+)/([0-9]+) after ([0-9]+) msec of sleep$")
     return frame.with_columns(
         errno_text=pl.coalesce("errno_words_comma", parts.struct[0]),
         errno=pl.coalesce("errno", _integer(parts.struct[1])),
@@ -465,6 +469,7 @@ def _ibv_failed(frame: Frame) -> Frame:
         gid_index=_integer(pl.col("detail").str.extract(r"local GID index ([0-9]+)")),
         local_gid=pl.col("detail").str.extract(r"local GID ([0-9a-f:.]*:[0-9a-f:.]*)"),
         remote_gid=pl.col("detail").str.extract(r"remote GID ([0-9a-f:.]+)"),
+        **{name: _integer(retry.struct[index]) for index, name in enumerate(("attempt", "max_attempts", "sleep_ms"))},
     ).drop("ibv_error", "errno_words_comma")  # fmt: skip
 
 

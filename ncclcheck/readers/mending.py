@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -35,7 +35,9 @@ _MOST_HALF_HEADS = 0.1
 # The end of a record comes soon or never.
 _LINES_AHEAD = 3
 # The end of a record behind another one in its line is shorter than this.
-_LONGEST_END = 80
+_LONGEST_END = 200
+# In a line of more records nobody tore any: their line ends were lost.
+_MOST_TORN = 3
 # Two heads are shorter than this.
 _LONGEST_HEAD = 2_000
 # Tries in a block. A pipe of many writers has a torn line in some thousands; an input made to cost time has no more.
@@ -84,6 +86,7 @@ class Mender:
         self._is_record = knows
         self._tries = 0
         self._taken: set[int] = set()
+        self._messages = pl.Series(dtype=pl.String)
 
     def mend(self, records: pl.DataFrame) -> tuple[pl.DataFrame, list[Found]]:
         """Records with `_line`, `_head`, `_level`, `_record` and `message`: each of its own, and what was found."""
@@ -93,11 +96,16 @@ class Mender:
         if many.height == 0:
             return records, found
         whole = records.filter(~several)
+        self._messages = whole.get_column("message")
         hosts = _Hosts(whole)
         rows: list[dict[str, Any]] = []
         for row in many.iter_rows(named=True):
             pieces = list(_pieces(row, hosts))
             self._mend_line(row["_line"], pieces)
+            for piece in pieces:
+                # a text of any kind that holds a record whose head is elsewhere
+                if any(sign in piece.text for sign in _SIGNS) and self._is_record(piece.text):
+                    piece.torn, piece.text = True, ""
             kept = [piece for piece in pieces if piece.text or not piece.torn]
             rows += [
                 {
@@ -109,7 +117,7 @@ class Mender:
                 }
                 for index, piece in enumerate(kept)
             ]
-            if len(pieces) > 1:
+            if len(pieces) > 1 or pieces[0].torn:
                 found.append(Found(row["_line"], _kind(pieces)))
         return pl.concat([whole, pl.DataFrame(rows, schema=records.schema)]), found
 
@@ -152,60 +160,91 @@ class Mender:
 
     def _mend_line(self, line: int, pieces: list[_Piece]) -> None:
         *others, last = pieces
+        several = [one.text.rstrip() for one in pieces]
+        twice = frozenset(text for text in several if several.count(text) > 1)
         for piece in others:
-            if piece.cut or not self._is_whole(piece):
+            whole = None if piece.cut else self._whole(piece.text)
+            said = whole in self._said or whole in twice
+            if whole is None:
                 piece.torn = not (self._with_end_below(line, piece) or self._with_end_behind(piece, last))
-            elif self._gdr and _NO_GDR.search(piece.text) and not self._with_end_below(line, piece):
-                # whole in form, but its fellows end in /GDRDMA, and without it the edge would say the contrary
-                piece.torn, piece.text = True, ""
+                self._doubt(piece, last, twice)
+            elif piece.level == "INFO" and not said and len(pieces) <= _MOST_TORN and self._is_open(whole):
+                # a text of any kind can be the half of one; half a warning is better than none
+                self._doubt(piece, last, twice)
+                if not self._with_end_below(line, piece, said=True):
+                    piece.torn, piece.text = True, ""
+            elif not (self._with_end_below(line, piece) or self._with_end_behind(piece, last)):
+                piece.text = whole
+                self._doubt(piece, last, twice)
+                if last.torn and not said:
+                    piece.torn, piece.text = True, ""
+                elif self._gdr and _NO_GDR.search(whole):
+                    # whole in form, but its fellows end in /GDRDMA, and without it the edge would say the contrary
+                    piece.torn, piece.text = True, ""
 
-    def _is_whole(self, piece: _Piece) -> bool:
-        for text in (piece.text.rstrip(), _TASK.sub("", piece.text)):  # the next record's label is no part of it
-            if self._is_record(text):
-                piece.text = text
-                return True
-        return False
+    def _whole(self, text: str) -> str | None:
+        """The text without what stands between it and the next record, if it is a record."""
+        texts = (text.rstrip(), _TASK.sub("", text))  # the next record's label is no part of it
+        said = (one for one in texts if one in self._said)
+        return next(said, None) or next((one for one in texts if self._is_record(one)), None)
 
-    def _with_end_below(self, line: int, piece: _Piece) -> bool:
-        """The end of a record stands alone on one of the next lines."""
+    def _is_open(self, text: str) -> bool:
+        """Does it end in a text of any kind?"""
+        return self._knows(f"{text}~")
+
+    def _doubt(self, piece: _Piece, last: _Piece, twice: Collection[str]) -> None:
+        """A last record that ends in a text of any kind may hold the end of another one. Then it says nothing."""
+        said = last.mended or last.text in self._said or last.text in twice
+        if not said and not piece.mended and self._is_open(last.text) and self._cuts(piece, last):
+            last.torn, last.text = True, ""
+
+    @cached_property
+    def _said(self) -> frozenset[str]:
+        """The texts of records that stand alone in a line."""
+        return frozenset(self._messages.str.strip_chars_end().unique())
+
+    def _with_end_below(self, line: int, piece: _Piece, said: bool = False) -> bool:
+        """The end of a record stands alone on one of the next lines. said: and somebody else says the same."""
         for below, text in self._orphans(line):
             for end in dict.fromkeys((text, _LABEL.sub("", text, count=1))):
-                if self._cut_level(piece, end) if piece.cut else self._joined(piece, end):
+                whole = self._ended(piece, end)
+                if whole and (not said or whole[1] in self._said):
+                    piece.level, piece.text = whole
                     piece.mended = True
                     self._taken.add(below)
                     return True
         return False
 
-    def _joined(self, piece: _Piece, end: str) -> bool:
-        if not self._knows(piece.text + end):
-            return False
-        piece.text += end
-        return True
-
-    def _cut_level(self, piece: _Piece, end: str) -> bool:
-        """The rest of the level word, and the message."""
+    def _ended(self, piece: _Piece, end: str) -> tuple[str, str] | None:
+        """Level and text of a record with its end, if it is one."""
+        if not piece.cut:
+            return (piece.level, piece.text + end) if self._knows(piece.text + end) else None
         for level in ("INFO", "WARN"):
             word = f"NCCL {level} "
             text = (piece.level + end).removeprefix(word)
             if (piece.level + end).startswith(word) and self._knows(text):
-                piece.level, piece.text = level, text
-                return True
-        return False
+                return level, text
+        return None
 
     def _with_end_behind(self, piece: _Piece, last: _Piece) -> bool:
         """The end of a record stands behind the last record of its line, and there is one place only to cut."""
-        if piece.cut or last.mended or self._is_record(last.text):
+        if last.mended or self._is_record(last.text):
             return False
-        cuts = [
-            at
-            for at in range(max(1, len(last.text) - _LONGEST_END), len(last.text))
-            if self._knows(last.text[:at].rstrip()) and self._knows(piece.text + last.text[at:])
-        ]
-        if len(cuts) != 1:
+        cuts = self._cuts(piece, last)
+        whole = self._ended(piece, last.text[cuts[0] :]) if len(cuts) == 1 else None
+        if whole is None:
             return False
-        piece.text, last.text = piece.text + last.text[cuts[0] :], last.text[: cuts[0]]
+        (piece.level, piece.text), last.text = whole, last.text[: cuts[0]]
         piece.mended = last.mended = True
         return True
+
+    def _cuts(self, piece: _Piece, last: _Piece) -> list[int]:
+        """Where the last record of a line may end and the end of the other begin."""
+        return [
+            at
+            for at in range(max(1, len(last.text) - _LONGEST_END), len(last.text))
+            if self._ended(piece, last.text[at:]) and self._knows(last.text[:at].rstrip())
+        ]
 
     def _orphans(self, line: int) -> Iterator[tuple[int, str]]:
         """The next lines of the same input that no record stands in."""

@@ -100,6 +100,27 @@ def test_a_record_of_nobody_is_lost_where_all_others_have_a_host() -> None:
     assert read("[0] NCCL INFO nranks 4", "[1] NCCL INFO nranks 4", knows_hosts=False)[1] == []
 
 
+def test_a_text_that_may_be_half_of_one_says_nothing_unless_somebody_says_the_same() -> None:
+    glued = f"{A}Using network I{B}nranks 4"
+    assert read(glued, "step 12") == ([(1, "n2", "nranks")], [(1, "torn")])
+    assert read(glued, "B", f"{B}Using network IB")[0][0] == (1, "n1", "net_using")
+    assert read(f"{A}Using network IB{B}nranks 4", f"{B}Using network IB")[1] == [(1, "joined")]
+
+
+def test_a_warning_or_version_before_another_record_is_read() -> None:
+    warned = f"n1:7:7 [0] init.cc:5 NCCL WARN Cuda failure 'oom'{B}nranks 4"
+    assert read(warned) == ([(1, "n1:7", "cuda_failure"), (1, "n2", "nranks")], [(1, "joined")])
+    version = f"NCCL version 2.18.5+cuda12.2{B}nranks 4"
+    assert read(version) == ([(1, "", "version"), (1, "n2", "nranks")], [(1, "joined")])
+
+
+def test_a_last_record_that_may_hold_the_end_of_another_says_nothing() -> None:
+    assert read(f"{A}NCCL_CGA_CLUSTER_SIZE value 16 is too big. {B}NET/OFI Running on xLimiting value to 8.") == (
+        [(1, "n1", "NCCL_CGA_CLUSTER_SIZE value 16 is too big.")],
+        [(1, "torn")],
+    )
+
+
 def test_several_whole_records_are_no_loss() -> None:
     version = f"{A}Bootstrap : Using eth0:10.1.2.3<0>NCCL version 2.18.5+cuda12.2"
     assert read(version) == ([(1, "n1", "bootstrap_using"), (1, "", "version")], [(1, "joined")])
@@ -117,12 +138,14 @@ def test_the_end_is_not_looked_for_in_another_input() -> None:
     assert Projection().read(pieces).damage.rows() == [(0, 1, "torn")]
 
 
-@pytest.mark.parametrize("text", ["Connected all t", "Conn", "comm 0x55d0 rank 3 nranks 16 cudaDev 3 nvml"])
+@pytest.mark.parametrize(
+    "text", ["Connected all t", "Conn", "Trees [0] 1/-1/-1->0", "comm 0x55d0 rank 3 nranks 16 cudaDev 3 nvml"]
+)
 def test_a_record_that_ends_too_early_is_cut(text: str) -> None:
     assert read(f"{A}{text}")[1] == [(1, "cut")]
 
 
-@pytest.mark.parametrize("text", ["NET/FastPath : on", "Connected all the dots", "nranks four", "Trees [0] 1/-1/-1->0"])
+@pytest.mark.parametrize("text", ["NET/FastPath : on", "Connected all the dots", "nranks four"])
 def test_an_unknown_form_is_not_cut(text: str) -> None:
     assert read(f"{A}{text}")[1] == []
 
