@@ -15,7 +15,7 @@ from message_strategies import damaged, messages
 from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.events import read_events
 from ncclcheck.readers.finding import Piece, find_records
-from ncclcheck.readers.grammar import DirectParser
+from ncclcheck.readers.grammar import DirectParser, field_types
 from ncclcheck.readers.projection import KNOWN, Block, Projection
 
 Reading = tuple[str, dict[str, str]] | None
@@ -31,6 +31,7 @@ steady = settings(
 )
 
 PROJECTION = Projection()
+NUMBER = re.compile(r"[-0-9A-Fa-f.]+")
 
 
 def project(block: bytes, first_line: int = 1) -> dict[tuple[int, int], Reading]:
@@ -58,6 +59,12 @@ def compare(direct: DirectParser, texts: list[str]) -> list[tuple[str, Reading, 
     return [(text, lark, projected) for text, lark, projected in both if lark != projected]
 
 
+def lacks_a_number(fields: dict[str, str]) -> bool:
+    """Does something else stand in a number's place?"""
+    kinds = {name: field_types().get(name) for name in fields}
+    return any(kinds[name] in ("INT", "FLOAT") and not NUMBER.fullmatch(text) for name, text in fields.items())
+
+
 # ----------------------------------------------------------------------------------------- the same as line by line
 
 
@@ -74,9 +81,10 @@ def test_other_values_are_read_as_lark_reads_them(direct: DirectParser, texts: l
 @steady
 @given(texts=st.lists(damaged(), min_size=60, max_size=120))
 def test_damaged_messages_are_never_read_as_something_else(direct: DirectParser, texts: list[str]) -> None:
-    """One of the two may see nothing, now and then: a slot swallowed the text beside it, or stands for a number."""
+    """One of the two may see nothing, now and then: a slot swallowed the text beside it, or stands for a number (and
+    that number is null then)."""
     differences = compare(direct, texts)
-    assert [found for found in differences if found[1] is not None and found[2] is not None] == []
+    assert [found for found in differences if found[1] and found[2] and not lacks_a_number(found[2][1])] == []
     assert len(differences) <= len(texts) // 10
 
 
