@@ -10,6 +10,7 @@ import polars as pl
 from ncclcheck.facts import networks
 from ncclcheck.facts.operations import operations
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
+from ncclcheck.facts.releases import release_text
 from ncclcheck.facts.seen import Communicator
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def picture_of(facts: Facts) -> JobPicture:
     world = facts.world
     return JobPicture(
         library="RCCL" if facts.is_rccl else "NCCL",
-        release=", ".join(_release_text(code) for code in facts.releases) or _window(facts),
+        release=", ".join(release_text(code) for code in facts.releases) or _window(facts),
         cuda=_cuda(facts),
         gpu=", ".join(facts.gpu_names),
         machines=len(facts.machines),
@@ -33,16 +34,12 @@ def picture_of(facts: Facts) -> JobPicture:
     )
 
 
-def _release_text(code: int) -> str:
-    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
-
-
 def _window(facts: Facts) -> str:
     low, high = facts.release_window
     if low and high:
-        told = _release_text(low) if low == high else f"{_release_text(low)} to {_release_text(high)}"
+        told = release_text(low) if low == high else f"{release_text(low)} to {release_text(high)}"
     elif low or high:
-        told = f"{_release_text(low)} or newer" if low else f"{_release_text(high or 0)} or older"
+        told = f"{release_text(low)} or newer" if low else f"{release_text(high or 0)} or older"
     return f"{told} (from the form of its lines)" if low or high else ""
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import polars as pl
 
-from ncclcheck.readers import framing, release
+from ncclcheck.facts.releases import release_text
+from ncclcheck.readers import framing
 from ncclcheck.readers.choices import SLOT
 from ncclcheck.readers.distinct import Distinct
 from ncclcheck.readers.finding import AROUND, LEVELS, LONGEST_MESSAGE, Piece, Records, find_records
@@ -239,7 +240,7 @@ class Projection:
         whole = rows.filter(pl.col("_level") == "INFO").join(result.damage, on=_WHERE, how="anti")
         said = texts.filter(pl.col("_text").is_in(whole.get_column("_text").implode()))
         found = [
-            (shape, line.subsystem, *(release.text(code) if code else None for code in (line.first, line.last)))
+            (shape, line.subsystem, *(release_text(code) if code else None for code in (line.first, line.last)))
             for shape in said.get_column("shape_id").unique()
             if (line := self._known_line(shapes[shape]))
         ]

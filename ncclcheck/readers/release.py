@@ -14,11 +14,6 @@ def code(text: str) -> int:
     return major * 10000 + minor * 100 + patch
 
 
-def text(code: int) -> str:
-    """21803 -> `"2.18.3"`."""
-    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
-
-
 def code_of(column: pl.Expr) -> pl.Expr:
     """The same for a column of version texts; null where the text does not begin with a release."""
     part = [column.str.extract(_PARTS, group).cast(pl.Int32) for group in (1, 2, 3)]

@@ -48,6 +48,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.releases import release_text
 from ncclcheck.facts.settings import Setting, set_to, settings_of
 from ncclcheck.facts.variables import Variable, variables
 from ncclcheck.rules.common import listed, no_number
@@ -94,7 +95,7 @@ def _judged(facts: Facts, name: str) -> _Obsolete | None:
         return None
     oldest = facts.releases[0] if facts.releases else 0
     if _given_up(variable) and oldest > (variable.until or 0) and not setting.in_force:
-        return _Obsolete(setting, f"NCCL reads it until {_text(variable.until or 0)} only", variable.real, True)
+        return _Obsolete(setting, f"NCCL reads it until {release_text(variable.until or 0)} only", variable.real, True)
     if variable.status == "deprecated" and (name != "NCCL_CHECK_POINTERS" or oldest >= _CHECK_MODE_FROM):
         return _Obsolete(setting, "the old name, read for compatibility", variable.real, True)
     if variable.status == "renamed" and variable.reader == "PyTorch" and oldest >= _NCCL_OF_PYTORCH_2_2:
@@ -102,11 +103,6 @@ def _judged(facts: Facts, name: str) -> _Obsolete | None:
     if variable.status == "renamed" and variable.reader != "PyTorch":
         return _Obsolete(setting, "an older form of the name", variable.real, False)
     return None
-
-
-def _text(release: int) -> str:
-    minor, patch = release // 100 % 100, release % 100
-    return f"{release // 10000}.{minor}" if patch == 99 else f"{release // 10000}.{minor}.{patch}"
 
 
 def _finding(found: list[_Obsolete]) -> Finding:

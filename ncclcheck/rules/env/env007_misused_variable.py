@@ -53,6 +53,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.interfaces import announced
+from ncclcheck.facts.releases import release_text
 from ncclcheck.facts.settings import Setting, scripts_beside_log, set_to, settings_of
 from ncclcheck.facts.variables import device_list, variables
 from ncclcheck.rules.common import counted, listed, no_number
@@ -157,13 +158,9 @@ def _too_new(facts: Facts) -> Iterator[_Misuse]:
         if variable is not None and variable.reader == "NCCL" and newest < variable.since and not settings[0].in_force:
             yield _Misuse(
                 settings[0],
-                f"is not read by {_text(newest)}: it came with {_text(variable.since)}",
-                f"NCCL {_text(variable.since)} or newer for {name}",
+                f"is not read by {release_text(newest)}: it came with {release_text(variable.since)}",
+                f"NCCL {release_text(variable.since)} or newer for {name}",
             )
-
-
-def _text(release: int) -> str:
-    return f"{release // 10000}.{release // 100 % 100}.{release % 100}"
 
 
 def _finding(misused: list[_Misuse]) -> Finding:

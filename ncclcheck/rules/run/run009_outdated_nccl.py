@@ -55,6 +55,7 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.cross_nic import cross_nic_by_machine
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.interfaces import socket_lists
+from ncclcheck.facts.releases import release_text
 from ncclcheck.facts.settings import set_to
 from ncclcheck.facts.verbs import verbs_failures
 from ncclcheck.rules.common import listed, no_number
@@ -162,20 +163,16 @@ def _mixed_cross_nic(facts: Facts) -> _Fault | None:
 def _finding(facts: Facts, faults: list[_Fault]) -> Finding:
     newest = max(fault.mended for fault in faults)
     surest = max(faults, key=lambda fault: ("low", "medium", "high").index(fault.confidence.value))
-    said = [f"{fault.symptom}; mended in {_text(fault.mended)}" for fault in faults]
+    said = [f"{fault.symptom}; mended in {release_text(fault.mended)}" for fault in faults]
     return RULE.finding(
         Severity.INFO,
         surest.confidence,
-        f"NCCL {listed([_text(release) for release in facts.releases])}: {'; '.join(said)}",
-        f"upgrade to NCCL {_text(newest)} or newer; until then: {'; '.join(fault.until_then for fault in faults)}",
+        f"NCCL {listed([release_text(release) for release in facts.releases])}: {'; '.join(said)}",
+        f"upgrade to NCCL {release_text(newest)} or newer; until then: {'; '.join(one.until_then for one in faults)}",
         {"hosts": tuple(sorted({machine for fault in faults for machine in fault.machines}))},
         tuple(dict.fromkeys(line for fault in faults for line in fault.evidence))[:4],
         **no_number("the finding of the symptom itself has the number"),
     )
-
-
-def _text(release: int) -> str:
-    return f"{release // 10000}.{release // 100 % 100}.{release % 100}"
 
 
 RULE = Rule(
