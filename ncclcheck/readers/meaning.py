@@ -30,6 +30,8 @@ _NAMES = {
     "gin_plugin": "plugin",
     "quoted": "plugin",
     "plugin_kind": "kind",
+    "profiler": "type",
+    "environment": "type",
     "nic_name": "name",
     "dev_gpu": "gpu",
     "dev_nvls": "dev",
