@@ -49,7 +49,7 @@ class Calls:
     def _count(self) -> pl.DataFrame:
         """All lines with messages that differ, those that are new counted."""
         rows = pl.concat(self._rows, how="diagonal")
-        rows, texts = fold_again(EVENT, rows, pl.concat(self._texts, how="diagonal"))
+        rows, texts = fold_again(EVENT, rows, pl.concat(self._texts, how="diagonal").sort("_text"))
         new = rows.filter(~pl.col("counted")).group_by("_source", "_text", maintain_order=True).agg(calls=pl.len())
         self._calls.append(new)
         self._rows, self._texts = [], [texts]

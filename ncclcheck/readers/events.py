@@ -303,7 +303,7 @@ class _Gathering:
         for event in list(self._tables):
             parts = self._tables.pop(event)
             rows = pl.concat([part.rows for part in parts], how="diagonal")
-            texts = pl.concat([part.texts for part in parts], how="diagonal")
+            texts = pl.concat([part.texts for part in parts], how="diagonal").sort("_text")  # threads number them
             tables[event] = EventTable(*fold_again(event, rows, texts))
         called = pl.DataFrame(schema=calls.CALLS)
         if counted := self._calls.finish():

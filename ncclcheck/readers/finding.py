@@ -12,6 +12,7 @@ import polars as pl
 
 from ncclcheck.readers import decoding, framing, hints
 from ncclcheck.readers.distinct import Distinct
+from ncclcheck.readers.folding import without_channels
 from ncclcheck.readers.mending import Found, Mender, suspicious
 
 AROUND = "AROUND"
@@ -32,13 +33,14 @@ class Piece(NamedTuple):
 
 class Records(NamedTuple):
     """What some pieces hold. lines: number of lines per piece. rows: `_line` (counted from 0 over all pieces),
-    `_record` and `_level`, in order; heads, messages: of those rows. damage: lines in which several writers met.
+    `_record` and `_level`, in order; heads, messages, channels: of those rows. damage: where several writers met.
     other: some line beside the records may be another reader's."""
 
     lines: list[int]
     rows: pl.DataFrame
     heads: Distinct
     messages: Distinct
+    channels: pl.Series | None
     damage: list[Found]
     other: bool
 
@@ -48,10 +50,12 @@ def find_records(
     around: Sequence[str],
     knows: Callable[[str], bool],
     repeated: Callable[[bytes], bytes],
+    number_channels: bool = False,
 ) -> Records:
     """All NCCL records of some pieces, and the lines that hold one of the phrases `around`.
 
     knows: whether a message is a known record. repeated: marks what PyTorch repeats of NCCL as NCCL's.
+    number_channels: whether the channels of channel lines stand beside their messages (see `folding`).
     """
     block = repeated(decoding.plain(_joined([piece.block for piece in pieces])))
     counts = [piece.lines for piece in pieces]
@@ -72,18 +76,23 @@ def find_records(
         rest = lines.filter(~plain)
         other = bool(rest.select(text.str.contains(hints.OTHER_KINDS).any()).item())
         records = pl.concat([records, _framed(rest, around).select(records.columns)]).sort("_line", "_record")
-    heads, messages = Distinct.of(records.get_column("_head")), Distinct.of(records.get_column("message"))
+    damage: list[Found] = []
+    heads, messages, channels = _distinct(records, number_channels)
     if heads.values.str.contains(_OTHER_LEVEL).any():
         records = _with_first(records)
-        heads, messages = Distinct.of(records.get_column("_head")), Distinct.of(records.get_column("message"))
-    damage: list[Found] = []
+        heads, messages, channels = _distinct(records, number_channels)
     if suspicious(heads.values, messages.values):
         starts = list(accumulate(counts))
         records, damage = Mender(block, starts, knows).mend(records)
         records = records.sort("_line", "_record")
-        heads, messages = Distinct.of(records.get_column("_head")), Distinct.of(records.get_column("message"))
+        heads, messages, channels = _distinct(records, number_channels)
     messages = Distinct(messages.codes, _trimmed(messages.values, block))
-    return Records(counts, records.drop("_head", "message"), heads, messages, damage, other)
+    return Records(counts, records.drop("_head", "message"), heads, messages, channels, damage, other)
+
+
+def _distinct(records: pl.DataFrame, number_channels: bool) -> tuple[Distinct, Distinct, pl.Series | None]:
+    heads, message = Distinct.of(records.get_column("_head")), records.get_column("message")
+    return (heads, *without_channels(message)) if number_channels else (heads, Distinct.of(message), None)
 
 
 # What stands before "NCCL INFO " in a line, if a record of another level does.

@@ -125,7 +125,7 @@ class Projection:
 
     def read(self, pieces: Sequence[Piece]) -> Block:
         """Project pieces of inputs, in order: many small ones cost as much as one large."""
-        found = find_records(pieces, self._marks, self._knows, self._repeated)
+        found = find_records(pieces, self._marks, self._knows, self._repeated, number_channels=self._wanted is not None)
         lines = [(piece.source, count) for piece, count in zip(pieces, found.lines, strict=True)]
         result = Block(lines, other=found.other)
         if found.rows.height == 0:
@@ -134,13 +134,14 @@ class Projection:
         first = texts.item(0, "_text")
         rows = found.rows.with_columns(
             _text=found.messages.codes + first,
+            _channel=found.channels,
             event=found.messages.spread(texts.get_column("event")),
             width=found.heads.spread(found.heads.values.str.len_bytes())
             + found.messages.spread(found.messages.values.str.len_bytes()),
         )
         rows = self.heads.index(_placed(rows, pieces, found.lines), found.heads)
         widths = rows.select(*_WHERE, "_level", "width")
-        rows = rows.select(*RECORD, "_text", "event")
+        rows = rows.select(*RECORD, "_text", "_channel", "event")
         # a line that is not NCCL's and only begins like one of those that tell something
         if (rows.get_column("_level") == AROUND).any():
             rows = rows.filter((pl.col("_level") != AROUND) | pl.col("event").is_in(list(self._around)))
@@ -197,12 +198,12 @@ class Projection:
                 if own.height:
                     result.events[event] = self._kept(event, own, fields)
         if unknown:
-            result.unrecognised = _with_messages(pl.concat(unknown), texts)
+            result.unrecognised = _with_messages(pl.concat(unknown).drop("_channel"), texts)
 
     def _kept(self, event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> EventTable:
         """The table of an event; without what few facts need, where only some events are wanted."""
         if self._wanted is None:
-            return EventTable(rows, texts)
+            return EventTable(rows.drop("_channel", strict=False), texts)
         rows, texts = fold(event, rows.drop("_record"), texts)
         return EventTable(rows if event in self._around else rows.drop("_time"), texts)
 
@@ -220,7 +221,9 @@ class Projection:
         if lost.height == 0:
             return
         result.events = {event: table for event, before in result.events.items() if (table := before.without(lines))}
-        result.unrecognised = _with_messages(pl.concat([result.unrecognised.rows, lost.drop("event")]), texts)
+        result.unrecognised = _with_messages(
+            pl.concat([result.unrecognised.rows, lost.drop("event", "_channel")]), texts
+        )
         found = lost.select(*_WHERE, kind=pl.lit("cut")).join(result.damage, on=_WHERE, how="anti")
         result.damage = pl.concat([result.damage, found])
 

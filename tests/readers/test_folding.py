@@ -1,4 +1,4 @@
-"""Lines of COLL are counted, and of millions only the last are kept."""
+"""What is all but alike is folded: calls of collectives are counted, channels are numbers."""
 
 from __future__ import annotations
 
@@ -44,3 +44,18 @@ def test_all_calls_are_kept_where_all_events_are_asked_for() -> None:
     assert frame is not None
     assert frame.height == 600
     assert frame.row(0, named=True)["sendbuff"] == "0x7f0000"
+
+
+def test_channels_stand_beside_their_messages() -> None:
+    """As numbers, whichever way they came there: two digits, three, or a text that is another's end."""
+    edge = " : 3[3] -> 4[4] via P2P/CUMEM"
+    texts = [f"Channel 07/0{edge}", f"Channel 31/0{edge}", f"Channel 100/0{edge}", f"Channel 07{edge}"]
+    rings = ["Channel 05/08 :    0   1   2", "Channel 06/08 :    0   1   2"]
+    lines = [f"n1:7:9 [3] NCCL INFO {text}" for text in (*texts, *rings)]
+    tables = log_tables(read_events([lines_of(*lines)], WANTED))
+    edges = tables["edges"].select("conn", "channels", "lines").rows()
+    assert edges == [(0, [7, 31, 100], [1, 2, 3]), (None, [7], [4])]
+    assert tables["rings"].select("channel", "nchannels", "line").rows() == [(5, 8, 5), (6, 8, 6)]
+    # a torn line that reads like the rest of a channel line is none
+    torn = log_tables(read_events([lines_of(lines[0], f"n1:7:9 [3] NCCL INFO {texts[1][10:]}")], WANTED))
+    assert torn["edges"].get_column("channels").to_list() == [[7]]
