@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ncclcheck.readers.folding import fold_again
+from ncclcheck.readers.folding import merged
 from ncclcheck.readers.projection import EventTable
 
 EVENT = "collective"
@@ -49,7 +49,7 @@ class Calls:
     def _count(self) -> pl.DataFrame:
         """All lines with messages that differ, those that are new counted."""
         rows = pl.concat(self._rows, how="diagonal")
-        rows, texts = fold_again(EVENT, rows, pl.concat(self._texts, how="diagonal").sort("_text"))
+        rows, texts = merged(rows, pl.concat(self._texts, how="diagonal").sort("_text"))
         new = rows.filter(~pl.col("counted")).group_by("_source", "_text", maintain_order=True).agg(calls=pl.len())
         self._calls.append(new)
         self._rows, self._texts = [], [texts]

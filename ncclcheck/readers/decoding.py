@@ -25,7 +25,7 @@ def text_lines(block: bytes, wanted: pl.Expr) -> pl.DataFrame:
 
 def plain(block: bytes) -> bytes:
     """The block without colours, Docker's JSON, hard blanks and the mask's own character. Lines stay lines."""
-    if b'{"log":"' in block:
+    if block.find(b'{"log":"', 0, _DOCKER_BEGINS) >= 0:
         block = _DOCKER_LINE.sub(_docker_text, block)
     if not block.isascii():
         for strange, replacement in _CHARACTERS:
@@ -33,6 +33,9 @@ def plain(block: bytes) -> bytes:
                 block = block.replace(strange, replacement)
     return _CONTROL_SEQUENCE.sub(b"", block) if b"\x1b" in block else block
 
+
+# Docker writes nothing but its entries: one stands near the beginning.
+_DOCKER_BEGINS = 64 << 10
 
 _CHARACTERS = ((SLOT.encode(), "\ufffd".encode()), ("\u00a0".encode(), b" "))
 _CONTROL_SEQUENCE = re.compile(rb"\x1b\[[0-9;?]{0,32}[A-Za-z]")

@@ -14,7 +14,6 @@ import polars as pl
 
 from ncclcheck.readers import calls, meaning, release, windows
 from ncclcheck.readers.finding import Piece
-from ncclcheck.readers.folding import fold_again
 from ncclcheck.readers.framing import Head, parse_head
 from ncclcheck.readers.projection import DAMAGE, Block, EventTable, Projection, joined
 
@@ -303,8 +302,9 @@ class _Gathering:
         for event in list(self._tables):
             parts = self._tables.pop(event)
             rows = pl.concat([part.rows for part in parts], how="diagonal")
-            texts = pl.concat([part.texts for part in parts], how="diagonal").sort("_text")  # threads number them
-            tables[event] = EventTable(*fold_again(event, rows, texts))
+            texts = pl.concat([part.texts for part in parts], how="diagonal")
+            # threads number them, and two may have read the same one
+            tables[event] = EventTable(rows, texts.unique("_text").sort("_text"))
         called = pl.DataFrame(schema=calls.CALLS)
         if counted := self._calls.finish():
             tables[calls.EVENT], called = counted

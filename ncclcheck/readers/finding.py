@@ -12,7 +12,8 @@ import polars as pl
 
 from ncclcheck.readers import decoding, framing, hints
 from ncclcheck.readers.distinct import Distinct
-from ncclcheck.readers.folding import without_channels
+from ncclcheck.readers.folding import Channels, without_channels
+from ncclcheck.readers.last_errors import LAST_ERROR
 from ncclcheck.readers.mending import Found, Mender, suspicious
 
 AROUND = "AROUND"
@@ -40,7 +41,7 @@ class Records(NamedTuple):
     rows: pl.DataFrame
     heads: Distinct
     messages: Distinct
-    channels: pl.Series | None
+    channels: Channels | None
     damage: list[Found]
     other: bool
 
@@ -57,11 +58,14 @@ def find_records(
     knows: whether a message is a known record. repeated: marks what PyTorch repeats of NCCL as NCCL's.
     number_channels: whether the channels of channel lines stand beside their messages (see `folding`).
     """
-    block = repeated(decoding.plain(_joined([piece.block for piece in pieces])))
+    block = decoding.plain(_joined([piece.block for piece in pieces]))
     counts = [piece.lines for piece in pieces]
     text = pl.col("text")
-    lines = decoding.text_lines(block, text.str.contains(_marks(tuple(around))))
-    plain = text.str.contains("NCCL INFO ", literal=True)
+    wanted, plain = text.str.contains(_marks(tuple(around))), text.str.contains("NCCL INFO ", literal=True)
+    lines = decoding.text_lines(block, wanted)
+    if lines.select((text.str.contains(LAST_ERROR, literal=True) & ~plain).any()).item():
+        block = repeated(block)
+        lines = decoding.text_lines(block, wanted)
     parts = text.str.splitn("NCCL INFO ", 2).struct.rename_fields(["_head", "message"])
     records = (
         lines.lazy()
@@ -86,11 +90,12 @@ def find_records(
         records, damage = Mender(block, starts, knows).mend(records)
         records = records.sort("_line", "_record")
         heads, messages, channels = _distinct(records, number_channels)
-    messages = Distinct(messages.codes, _trimmed(messages.values, block))
-    return Records(counts, records.drop("_head", "message"), heads, messages, channels, damage, other)
+    folded = messages.values.str.contains(hints.FOLDED, literal=True).any()
+    messages = Distinct(messages.codes, _trimmed(messages.values))
+    return Records(counts, records.drop("_head", "message"), heads, messages, channels, damage, other or folded)
 
 
-def _distinct(records: pl.DataFrame, number_channels: bool) -> tuple[Distinct, Distinct, pl.Series | None]:
+def _distinct(records: pl.DataFrame, number_channels: bool) -> tuple[Distinct, Distinct, Channels | None]:
     heads, message = Distinct.of(records.get_column("_head")), records.get_column("message")
     return (heads, *without_channels(message)) if number_channels else (heads, Distinct.of(message), None)
 
@@ -110,7 +115,7 @@ def _with_first(records: pl.DataFrame) -> pl.DataFrame:
 @cache
 def _marks(around: tuple[str, ...]) -> str:
     """What a line must hold to be looked at. One expression: it is faster than a list of words."""
-    return "|".join([*map(re.escape, (*framing.MARKS, *around)), hints.OTHER_KINDS])
+    return "|".join([*map(re.escape, (*framing.MARKS, LAST_ERROR, *around)), hints.OTHER_KINDS])
 
 
 def _joined(blocks: Sequence[bytes]) -> bytes:
@@ -127,8 +132,8 @@ _BEHIND = r"(?:\r| \[repeated \d+x across cluster\]).*$"
 LONGEST_MESSAGE = 4096
 
 
-def _trimmed(messages: pl.Series, block: bytes) -> pl.Series:
-    if b"\r" in block or hints.FOLDED in block:
+def _trimmed(messages: pl.Series) -> pl.Series:
+    if (messages.str.contains("\r", literal=True) | messages.str.contains(hints.FOLDED, literal=True)).any():
         messages = messages.str.replace(_BEHIND, "")
     return messages.str.head(LONGEST_MESSAGE).str.strip_chars_end(_EDGE)
 

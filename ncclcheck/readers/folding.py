@@ -32,9 +32,16 @@ _FOLDS = {
 _WORD, _NUMBERED, _CHANNEL = "Channel ", "Channel 00", "^Channel [0-9]{2}[/ ]"
 
 
-def without_channels(messages: pl.Series) -> tuple[Distinct, pl.Series | None]:
-    """The messages, those of channel lines as if they were of channel 00; and the channel of each, null for others.
-    None: there are no such lines."""
+class Channels(NamedTuple):
+    """numbers: the channel of each row, null for lines of no channel. are_numbered: whether each distinct message was
+    taken from channel lines."""
+
+    numbers: pl.Series
+    are_numbered: pl.Series
+
+
+def without_channels(messages: pl.Series) -> tuple[Distinct, Channels | None]:
+    """The messages, those of channel lines as if they were of channel 00; and the channels, if there are any."""
     rows = pl.DataFrame({"message": messages}).with_columns(numbered=messages.str.contains(_CHANNEL))
     numbered = rows.get_column("numbered")
     if not numbered.any():
@@ -50,7 +57,7 @@ def without_channels(messages: pl.Series) -> tuple[Distinct, pl.Series | None]:
     if (rests.spread(first) != numbered).any():  # a torn line that reads like the rest of another
         return Distinct.of(messages), None
     values = pl.select(pl.when(first).then(pl.lit(_NUMBERED) + rests.values).otherwise(rests.values)).to_series()
-    return Distinct(rests.codes, values), rows.get_column("channel")
+    return Distinct(rests.codes, values), Channels(rows.get_column("channel"), first)
 
 
 def fold(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -59,6 +66,8 @@ def fold(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFr
     if event not in _FOLDS:
         return rows.drop("_channel", strict=False), texts
     numbers, dropped = _FOLDS[event]
+    if "channel" in numbers and rows.get_column("_channel").null_count() == 0:
+        return rows.rename({"_channel": "channel"}), texts.drop("channel", strict=False)
     values = [
         pl.col(name).str.extract("([0-9A-Fa-f]+)$").str.to_integer(base=base, strict=False)
         for name, base in numbers.items()
@@ -66,15 +75,10 @@ def fold(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFr
     rows = rows.join(texts.select("_text", *values), on="_text", how="left", maintain_order="left")
     if "channel" in numbers:
         rows = rows.with_columns(channel=pl.coalesce("_channel", "channel"))
-    return _joined(rows.drop("_channel", strict=False), texts.drop(*numbers, *dropped, strict=False))
+    return merged(rows.drop("_channel", strict=False), texts.drop(*numbers, *dropped, strict=False))
 
 
-def fold_again(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The same for what several blocks gave."""
-    return _joined(rows, texts) if event in _FOLDS else (rows, texts)
-
-
-def _joined(rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def merged(rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Messages that read alike become the first of them."""
     fields = [name for name in texts.columns if name != "_text"]
     looks = texts.unique(fields, keep="first", maintain_order=True)
@@ -82,4 +86,4 @@ def _joined(rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFrame, pl.D
         return rows, texts
     firsts = texts.join(looks, on=fields, how="left", nulls_equal=True, maintain_order="left", suffix="_first")
     rows = rows.join(firsts.select("_text", "_text_first"), on="_text", how="left", maintain_order="left")
-    return rows.drop("_text").rename({"_text_first": "_text"}), looks
+    return rows.with_columns(_text=pl.coalesce("_text_first", "_text")).drop("_text_first"), looks

@@ -26,17 +26,20 @@ class Heads:
     def index(self, rows: pl.DataFrame, heads: Distinct) -> pl.DataFrame:
         """The rows (with `_source`) with `_head`, a number, and `_time`, as it was written. heads: of these rows."""
         times, names = _without_times(heads)
-        codes = rows.select("_source", code=names.codes)
-        pairs = codes.unique(maintain_order=True)
-        pairs = pairs.with_columns(text=names.values.gather(pairs.get_column("code")))
-        pairs = pairs.select("_source", "code", _head=self._numbers(pairs.select("_source", "text")))
-        if pairs.get_column("_source").n_unique() == 1:
-            numbers = pairs.sort("code").get_column("_head").gather(names.codes)
+        sources = rows.get_column("_source")
+        if sources.n_unique() == 1:
+            pairs = pl.DataFrame({"text": names.values}).with_columns(_source=sources[0])
+            numbers = names.spread(self._numbers(pairs))
         else:
+            codes = rows.select("_source", code=names.codes)
+            pairs = codes.unique(maintain_order=True)
+            pairs = pairs.with_columns(text=names.values.gather(pairs.get_column("code")))
+            pairs = pairs.with_columns(_head=self._numbers(pairs))
             numbers = codes.join(pairs, on=["_source", "code"], how="left", maintain_order="left").get_column("_head")
         return rows.with_columns(numbers.alias("_head"), heads.spread(times).alias("_time"))
 
     def _numbers(self, pairs: pl.DataFrame) -> pl.Series:
+        pairs = pairs.select(pl.col("_source").cast(pl.UInt32), "text")
         with self._lock:
             found = pairs.join(self._known, on=["_source", "text"], how="left", maintain_order="left")
             new = found.filter(pl.col("id").is_null())

@@ -9,7 +9,7 @@ _FOLLOWS = rb"[A-Z0-9_]*(?:[\"']?[\])]?\s*[=:,]|[ \t]+(?!set |from |is |environm
 ASSIGNS = tuple(re.compile(begin + _FOLLOWS) for begin in (rb"NCCL_", rb"UCX_", rb"FI_", rb"CUDA_LAUNCH_BLOCKING"))
 
 # Ray's note on a line that stands for those of other ranks.
-FOLDED = b"x across cluster]"
+FOLDED = "x across cluster]"
 
 # A line that holds none of these is no other reader's business: for Polars, all lines of a block at once. Variables,
 # `GPU0` of a matrix, device names, the beginning of a topology file or of a piece of one.

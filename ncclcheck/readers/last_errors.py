@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
-_LAST_ERROR = re.compile(rb"Last error:[ \t]*\r?\n")
+LAST_ERROR = "Last error:"
+_LAST_ERROR = re.compile(LAST_ERROR.encode() + rb"[ \t]*\r?\n")
 # The line above: `ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.`
 _ABOVE = re.compile(rb"nccl[A-Z][A-Za-z]{2,40}: [^\n]{0,300}\n$")
 _LEVEL = b"NCCL WARN "

@@ -28,6 +28,7 @@ from ncclcheck.readers.grammar import ShapeParser, ShapeReading, mask, mask_patt
 from ncclcheck.readers.heads import Heads
 from ncclcheck.readers.known_lines import Known, known_lines
 from ncclcheck.readers.last_errors import with_last_errors
+from ncclcheck.readers.memory import Memory
 from ncclcheck.readers.mending import TORN, Found
 
 # Keep memory bounded when a hostile input makes every line a shape of its own.
@@ -44,6 +45,9 @@ KNOWN = "known"
 
 # Lines of one width, the widest, by which one tells that something cut them all there.
 _MANY_AS_WIDE = 3
+
+# Most lines are of this event, and of few distinct messages.
+_REMEMBERED = "channel_connect"
 
 # Columns that every event's rows have beside its fields (which never begin with "_").
 RECORD = {
@@ -62,14 +66,16 @@ _WHERE = ["_source", "_line"]
 
 
 def joined(rows: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
-    """A row per record with its fields. `_text`: ascending in `texts`, which has all of the rows."""
+    """A row per record with its fields. texts: all that the rows' `_text` name."""
+    if not texts.get_column("_text").is_sorted():
+        texts = texts.sort("_text")
     places = texts.get_column("_text").search_sorted(rows.get_column("_text"))
     return rows.drop("_text").hstack(texts.drop("_text")[places])
 
 
 @dataclass
 class EventTable:
-    """rows: the columns of `RECORD` and `_text`. texts: `_text`, ascending, and the fields of that message, as text.
+    """rows: the columns of `RECORD` and `_text`. texts: `_text` and the fields of that message, as text.
 
     Where only some events are wanted, rows have no `_record`, no `_time` (but with lines that are not NCCL's), and what
     `folding` takes out of the messages.
@@ -120,7 +126,8 @@ class Projection:
         self._marks = tuple(sorted({mark for event in self._around for mark in self._parser.marks[event]}))
         self._shapes: dict[str, ShapeReading | None] = {}
         self._known: dict[str, Known | None] = {}
-        self._numbered = 0  # distinct messages of all blocks so far
+        self._memory = Memory()
+        self._texts = Memory.MOST  # numbers of messages that are not remembered come behind those of others
         self._lock = Lock()
 
     def read(self, pieces: Sequence[Piece]) -> Block:
@@ -130,11 +137,10 @@ class Projection:
         result = Block(lines, other=found.other)
         if found.rows.height == 0:
             return result
-        texts, shapes, readings = self._read_texts(found.messages)
-        first = texts.item(0, "_text")
+        texts, shapes, readings = self._read_texts(found)
         rows = found.rows.with_columns(
-            _text=found.messages.codes + first,
-            _channel=found.channels,
+            _text=found.messages.spread(texts.get_column("_text")),
+            _channel=found.channels.numbers if found.channels else None,
             event=found.messages.spread(texts.get_column("event")),
             width=found.heads.spread(found.heads.values.str.len_bytes())
             + found.messages.spread(found.messages.values.str.len_bytes()),
@@ -158,25 +164,41 @@ class Projection:
         result.shapes = _shapes_of(result, rows, texts, shapes)
         return result
 
-    def _read_texts(self, messages: Distinct) -> tuple[pl.DataFrame, pl.Series, list[ShapeReading | None]]:
-        """The distinct messages, with numbers of their own among all blocks: `_text`, `message`, `slots`, `event` and
-        `shape_id`, an index into the shapes and their readings."""
-        with self._lock:
-            first, self._numbered = self._numbered, self._numbered + len(messages.values)
+    def _read_texts(self, found: Records) -> tuple[pl.DataFrame, pl.Series, list[ShapeReading | None]]:
+        """The distinct messages, with numbers among all blocks: `_text`, `message`, `slots`, `event` and `shape_id`, an
+        index into the shapes and their readings. No slots and no shape: read in an earlier block."""
         message = pl.col("message")
-        texts = (
-            pl.LazyFrame({"message": messages.values})
-            .with_row_index("_text", offset=first)
+        texts = self._numbered(found).with_columns(message=found.messages.values)
+        new = (
+            texts.lazy()
+            .filter(~pl.col("is_old"))
             .with_columns(
                 shape=message.str.replace_all(mask_pattern(), SLOT), slots=message.str.extract_all(mask_pattern())
             )
             .collect()
         )
-        shapes = Distinct.of(texts.get_column("shape"))
+        shapes = Distinct.of(new.get_column("shape"))
         readings = [self._reading(shape) for shape in shapes.values]
         events = pl.Series([reading.event if reading else None for reading in readings], dtype=pl.String)
-        columns = {"event": shapes.spread(events), "shape_id": shapes.codes.cast(pl.Int32)}
-        return texts.drop("shape").with_columns(**columns), shapes.values, readings
+        new = new.drop("shape").with_columns(event=shapes.spread(events), shape_id=shapes.codes.cast(pl.Int32))
+        if new.height < texts.height:
+            old = texts.filter("is_old").with_columns(event=pl.lit(_REMEMBERED))
+            new = pl.concat([new, old], how="diagonal").sort("place")
+        return new.drop("place", "is_old"), shapes.values, readings
+
+    def _numbered(self, found: Records) -> pl.DataFrame:
+        """The number of each distinct message, `_text`; `is_old`: read in an earlier block; `place`: in their order."""
+        messages = found.messages.values
+        with self._lock:
+            first, self._texts = self._texts, self._texts + len(messages)
+        texts = pl.DataFrame({"place": pl.int_range(len(messages), dtype=pl.UInt32, eager=True)})
+        texts = texts.with_columns(_text=pl.col("place") + first, is_old=pl.lit(False))
+        if found.channels is None or self._memory.is_full:
+            return texts
+        numbered = found.channels.are_numbered
+        numbers, old = self._memory.recall(messages.filter(numbered))
+        known = texts.filter(numbered).select("place", _text=numbers, is_old=old)
+        return pl.concat([known, texts.filter(~numbered)]).sort("place")
 
     def _collect(self, result: Block, rows: pl.DataFrame, texts: pl.DataFrame, readings: Sequence[Any]) -> None:
         """A table per event, and one of the records that no event matches."""
@@ -186,15 +208,17 @@ class Projection:
             if event is None:
                 unknown.append(own)
             elif self._wanted is None or event in self._wanted:
-                said = by_event[event,]
+                said = by_event[event,].drop_nulls("shape_id")
                 shapes = said.get_column("shape_id").unique().sort().to_list()
                 fields = gather(said, {shape: readings[shape].fields for shape in shapes})
                 fit = fits(fields)
                 if fit is not None and not fit.all():
-                    fields = fields.filter(fit)
-                    fitting = pl.col("_text").is_in(fields.get_column("_text").implode())
-                    unknown.append(own.filter(~fitting))
-                    own = own.filter(fitting)
+                    unfit = pl.col("_text").is_in(fields.filter(~fit).get_column("_text").implode())
+                    unknown.append(own.filter(unfit))
+                    own, fields = own.filter(~unfit), fields.filter(fit)
+                if event == _REMEMBERED:
+                    numbers = fields.get_column("_text")
+                    self._memory.learn(numbers.filter(numbers < Memory.MOST))
                 if own.height:
                     result.events[event] = self._kept(event, own, fields)
         if unknown:

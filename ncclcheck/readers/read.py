@@ -88,7 +88,7 @@ class _OtherKinds:
         if source != self._source:
             self._finish()
             self._source = source
-        if FOLDED in block:
+        if other and FOLDED.encode() in block:
             self._folded.add(source)
         if other or self._is_waiting:
             self._look_closer(source, block, first_line)

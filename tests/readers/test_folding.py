@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
-from line_samples import lines_of
+from line_samples import Source, lines_of
 
 from ncclcheck.readers import calls
 from ncclcheck.readers.events import read_events
+from ncclcheck.readers.memory import Memory
 from ncclcheck.readers.nccl_log import WANTED, log_tables
 
 
@@ -59,3 +61,26 @@ def test_channels_stand_beside_their_messages() -> None:
     # a torn line that reads like the rest of a channel line is none
     torn = log_tables(read_events([lines_of(lines[0], f"n1:7:9 [3] NCCL INFO {texts[1][10:]}")], WANTED))
     assert torn["edges"].get_column("channels").to_list() == [[7]]
+
+
+def test_messages_keep_their_numbers() -> None:
+    memory = Memory()
+    numbers, read = memory.recall(pl.Series(["a", "b", "c"]))
+    assert not read.any()
+    memory.learn(numbers.filter(pl.Series([True, False, True])))
+    again, read = memory.recall(pl.Series(["b", "d", "c", "a"]))
+    assert again.to_list()[:1] + again.to_list()[2:] == [numbers[1], numbers[2], numbers[0]]
+    assert read.to_list() == [False, False, True, True]
+
+
+def test_many_blocks_give_what_one_gives() -> None:
+    """Messages of earlier blocks are not read again."""
+    edges = [f"Channel {n:02d}/0 : {s}[0] -> {s + 1}[0] via P2P/CUMEM" for n in range(8) for s in range(6)]
+    rings = [f"Channel {n:02d}/08 :    0   1   2   3   4   5   6" for n in range(8)]
+    lines = [f"n1:7:9 [3] NCCL INFO {text}" for text in (*edges, *rings, *reversed(edges), "Using network IB", *rings)]
+    whole = lines_of(*lines)
+    ends = [index + 1 for index, byte in enumerate(whole.text) if byte == ord("\n")]
+    tables = [log_tables(read_events([Source(whole.text, cuts)], WANTED)) for cuts in ([], ends[5::7], ends)]
+    for name in ("edges", "rings", "networks"):
+        assert all(tables[0][name].equals(other[name]) for other in tables[1:]), name
+    assert tables[0]["edges"].get_column("channels").list.len().to_list() == [16] * 6
