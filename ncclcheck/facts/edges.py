@@ -56,8 +56,7 @@ def edge_groups(
     # a process that makes communicator after communicator of one kind prints the same edges again and again
     alike = ["proc", "look", "of", "era"]
     printed = placed.group_by(alike).agg(edges=pl.col("lines").list.len().sum())
-    placed = placed.with_columns(on=pl.col("channels").cast(pl.List(pl.String)).list.join(" "))
-    placed = placed.unique([*alike, "on"], keep="first", maintain_order=True).drop("on")
+    placed = placed.unique([*alike, "channels"], keep="first", maintain_order=True)
     lists = ["channels", "lines"]
     others = [name for name in placed.columns if name not in (*alike, *lists)]
     groups = placed.group_by(alike, maintain_order=True).agg(pl.col(others).first(), pl.col(lists).explode())
@@ -176,8 +175,8 @@ def ring_edges(tables: Mapping[str, pl.DataFrame], groups: pl.DataFrame, members
     look = ["proc", "machine", "device", "own_dev", "proxy_rank", "src", "dst", "src_dev", "dst_dev", "direction"]
     between = between.select(cid, *look, "tid", "source", "line", "channels", "lines").drop_nulls("cid")
     # jobs make many communicators of one kind, each with the same edges
-    between = between.sort("source", "line").with_columns(on=pl.col("channels").cast(pl.List(pl.String)).list.join(" "))
-    between = between.unique(["cid", *look, "on"], keep="first", maintain_order=True).drop("on", "line")
+    between = between.sort("source", "line").drop("line")
+    between = between.unique(["cid", *look, "channels"], keep="first", maintain_order=True)
     printed = between.explode("channels", "lines").rename({"channels": "channel", "lines": "line"})
     # one end of one edge through several devices: lines of several communicators that look alike
     end = ["cid", "channel", "src", "dst", "src_dev", "dst_dev", "direction"]
@@ -218,7 +217,6 @@ def _successors(tables: Mapping[str, pl.DataFrame], members: pl.DataFrame) -> pl
     else:
         rings = rings.with_columns(cid=pl.lit(NO_INIT, pl.Int64))
     # channels repeat their rings, and communicators those of their likes
-    rings = rings.with_columns(text=pl.col("ranks").cast(pl.List(pl.String)).list.join(" "))
-    rings = rings.unique(["cid", "channel", "text"])
+    rings = rings.unique(["cid", "channel", "ranks"])
     following = pl.concat_list(pl.col("ranks").list.slice(1), pl.col("ranks").list.first())
     return rings.select("cid", "channel", src="ranks", dst=following).explode("src", "dst").unique()

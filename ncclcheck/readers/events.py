@@ -18,7 +18,7 @@ from ncclcheck.readers.framing import Head, parse_head
 from ncclcheck.readers.projection import DAMAGE, Block, EventTable, Projection, joined
 
 # Blocks under way at once. Polars works outside of Python's lock, so threads keep the cores busy.
-_WORKERS = min(4, os.cpu_count() or 1)
+_WORKERS = min(4, 2 * (os.cpu_count() or 1))
 
 # Files of single processes are small, and Polars takes as long for ten lines as for a thousand: they are read together.
 _BATCH_BYTES = 1 << 20

@@ -316,12 +316,12 @@ def _shapes_of(block: Block, rows: pl.DataFrame, texts: pl.DataFrame, shapes: pl
     others = rows.filter(pl.col("_level") != "INFO").get_column("_text")
     if block.damage.height:
         others = others.append(rows.join(block.damage, on=_WHERE, how="semi").get_column("_text"))
-    kinds, first, source = texts.get_column("shape_id"), texts.item(0, "_text"), block.lines[0][0]
+    kinds, source = texts.select("_text", "shape_id").drop_nulls(), block.lines[0][0]
     if any(another != source for another, _ in block.lines):
-        several = rows.select("_source", shape=kinds.gather(rows.get_column("_text") - first)).unique().rows()
+        several = rows.join(kinds, on="_text").select("_source", "shape_id").unique().rows()
     else:  # a large block: it has fewer messages than records
-        several = [(source, shape) for shape in kinds.unique()]
-    strange = set(kinds.gather(others - first))
+        several = [(source, shape) for shape in kinds.get_column("shape_id").unique()]
+    strange = set(kinds.filter(pl.col("_text").is_in(others.implode())).get_column("shape_id"))
     return [(source, shapes[shape]) for source, shape in several if shape not in strange]
 
 
