@@ -19,9 +19,9 @@ HOSTS = ("orca", "lynx", "heron")
 HEADS = [f"{host}:{70 + index}:{170 + index} [{index}] NCCL INFO " for index, host in enumerate(HOSTS)]
 # Messages of INFO, whose text does not hold another record.
 MESSAGES = sorted({s.message for s in SAMPLES if " NCCL INFO " in s.line and "NCCL " not in s.message})
-# What everybody prints whole, in several threads: it makes the hosts known.
+# What everybody prints whole, in many threads: it makes the hosts known, and heads the rule.
 AROUND = ["NCCL version 2.22.3+cuda12.4"]
-AROUND += [head.replace(":17", f":{tid}7") + "Connected all rings" for tid in (3, 4, 5) for head in HEADS]
+AROUND += [head.replace(":17", f":{tid}7") + "Connected all rings" for tid in range(1, 10) for head in HEADS]
 KNOWS = Projection()._knows
 
 
