@@ -13,6 +13,7 @@ import polars as pl
 from ncclcheck.readers import decoding, framing, hints
 from ncclcheck.readers.distinct import Distinct
 from ncclcheck.readers.folding import Channels, without_channels
+from ncclcheck.readers.heads import without_leading_time
 from ncclcheck.readers.last_errors import LAST_ERROR
 from ncclcheck.readers.mending import Found, Mender, suspicious
 
@@ -51,12 +52,12 @@ def find_records(
     around: Sequence[str],
     knows: Callable[[str], bool],
     repeated: Callable[[bytes], bytes],
-    number_channels: bool = False,
+    brief: bool = False,
 ) -> Records:
     """All NCCL records of some pieces, and the lines that hold one of the phrases `around`.
 
     knows: whether a message is a known record. repeated: marks what PyTorch repeats of NCCL as NCCL's.
-    number_channels: whether the channels of channel lines stand beside their messages (see `folding`).
+    brief: whether clock times may be left out, and channels stand beside their messages (see `folding`).
     """
     block = decoding.plain(_joined([piece.block for piece in pieces]))
     counts = [piece.lines for piece in pieces]
@@ -81,23 +82,26 @@ def find_records(
         other = bool(rest.select(text.str.contains(hints.OTHER_KINDS).any()).item())
         records = pl.concat([records, _framed(rest, around).select(records.columns)]).sort("_line", "_record")
     damage: list[Found] = []
-    heads, messages, channels = _distinct(records, number_channels)
+    heads, messages, channels = _distinct(records, brief)
     if heads.values.str.contains(_OTHER_LEVEL).any():
         records = _with_first(records)
-        heads, messages, channels = _distinct(records, number_channels)
+        heads, messages, channels = _distinct(records, brief)
     if suspicious(heads.values, messages.values):
         starts = list(accumulate(counts))
         records, damage = Mender(block, starts, knows).mend(records)
         records = records.sort("_line", "_record")
-        heads, messages, channels = _distinct(records, number_channels)
+        heads, messages, channels = _distinct(records, brief)
     folded = messages.values.str.contains(hints.FOLDED, literal=True).any()
     messages = Distinct(messages.codes, _trimmed(messages.values))
     return Records(counts, records.drop("_head", "message"), heads, messages, channels, damage, other or folded)
 
 
-def _distinct(records: pl.DataFrame, number_channels: bool) -> tuple[Distinct, Distinct, Channels | None]:
-    heads, message = Distinct.of(records.get_column("_head")), records.get_column("message")
-    return (heads, *without_channels(message)) if number_channels else (heads, Distinct.of(message), None)
+def _distinct(records: pl.DataFrame, brief: bool) -> tuple[Distinct, Distinct, Channels | None]:
+    heads, message = records.get_column("_head"), records.get_column("message")
+    if not brief:
+        return Distinct.of(heads), Distinct.of(message), None
+    heads = without_leading_time(heads, records.get_column("_level"))
+    return Distinct.of(heads), *without_channels(message)
 
 
 # What stands before "NCCL INFO " in a line, if a record of another level does.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from threading import Lock
 
 import polars as pl
@@ -48,6 +49,20 @@ class Heads:
                 self._known = pl.concat([self._known, numbered], rechunk=False)
                 found = pairs.join(self._known, on=["_source", "text"], how="left", maintain_order="left")
         return found.get_column("id")
+
+
+def without_leading_time(heads: pl.Series, levels: pl.Series) -> pl.Series:
+    """The heads, those of INFO without a clock time at their beginning: where NCCL prints it on each line, it makes
+    every head another one. It is left where it has another form than most."""
+    time = _LEADING.match(heads[len(heads) // 2]) if len(heads) else None
+    if time is None:
+        return heads
+    form = "^" + re.sub(r"\d", "[0-9]", re.escape(time[0]))
+    same = heads.str.contains(form) & (levels == "INFO")
+    return heads.str.slice(len(time[0])).zip_with(same, heads)
+
+
+_LEADING = re.compile(rf"{framing.TIME} ?")
 
 
 def _without_times(heads: Distinct) -> tuple[pl.Series, Distinct]:

@@ -103,9 +103,9 @@ class Mender:
             pieces = list(_pieces(row, hosts))
             self._mend_line(row["_line"], pieces)
             for piece in pieces:
-                # a text of any kind that holds a record whose head is elsewhere
-                if any(sign in piece.text for sign in _SIGNS) and self._is_record(piece.text):
-                    piece.torn, piece.text = True, ""
+                # a text that holds a record whose head is elsewhere; one of an open kind would take it in
+                if any(sign in piece.text for sign in _SIGNS):
+                    piece.torn, piece.text = True, "" if self._is_record(piece.text) else piece.text
             kept = [piece for piece in pieces if piece.text or not piece.torn]
             rows += [
                 {

@@ -132,7 +132,7 @@ class Projection:
 
     def read(self, pieces: Sequence[Piece]) -> Block:
         """Project pieces of inputs, in order: many small ones cost as much as one large."""
-        found = find_records(pieces, self._marks, self._knows, self._repeated, number_channels=self._wanted is not None)
+        found = find_records(pieces, self._marks, self._knows, self._repeated, brief=self._wanted is not None)
         lines = [(piece.source, count) for piece, count in zip(pieces, found.lines, strict=True)]
         result = Block(lines, other=found.other)
         if found.rows.height == 0:
@@ -266,6 +266,7 @@ class Projection:
         rows = result.unrecognised.rows
         whole = rows.filter(pl.col("_level") == "INFO").join(result.damage, on=_WHERE, how="anti")
         said = texts.filter(pl.col("_text").is_in(whole.get_column("_text").implode()))
+        said = said.filter(~pl.col("message").str.contains("NCCL (?:INFO|WARN) "))  # the end of another record
         found = [
             (shape, line.subsystem, *(release_text(code) if code else None for code in (line.first, line.last)))
             for shape in said.get_column("shape_id").unique()

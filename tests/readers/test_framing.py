@@ -151,3 +151,12 @@ def test_heads_are_kept_once_without_their_time() -> None:
     lines = [f"2026-02-11T04:05:{second:02d}Z n1:7:7 [0] NCCL INFO nranks 4\n" for second in range(60)]
     projection.read([Piece(0, "".join(lines).encode(), 1)])
     assert projection.heads.texts() == [(0, "n1:7:7 [0] ")]
+
+
+def test_a_clock_on_every_line_makes_no_heads() -> None:
+    lines = [f"[2026-02-11 04:05:{second:02d}.{second:06d}] n1:7:7 [0] NCCL INFO nranks 4\n" for second in range(60)]
+    lines += ["n1:7:8 [1] NCCL INFO nranks 4\n", "NCCL version 2.27.3+cuda12.9\n"]
+    projection = Projection(wanted={"nranks"})
+    found = projection.read([Piece(0, "".join(lines).encode(), 1)])
+    assert found.events["nranks"].rows.height == 61
+    assert sorted(text for _, text in projection.heads.texts()) == ["", "n1:7:7 [0] ", "n1:7:8 [1] "]

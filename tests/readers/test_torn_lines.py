@@ -32,7 +32,7 @@ def tear(lines: list[str], kind: str, first: int, second: int, far: int) -> list
     return {
         "joined": [a + b, c],
         "all joined": [a + b + c],
-        "end below": [start + b, *[c] * far, end],
+        "end below": [start + b, *[c] * far, end, *[c] * (far == 0)],
         "end lost": [start + b, c],
         "end behind": [start + b + end, c],
         "two torn": [start + b[:second] + c, end, b[second:]],
