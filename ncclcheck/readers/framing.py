@@ -23,9 +23,9 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?"
 _DAY = r"[A-Z][a-z]{2} [ \d]?\d|\d\d[ -][A-Z][a-z]{2}[ -]\d{4}|\d\d/\d\d/\d{2,4}|\d{4}/\d\d/\d\d"
 _NAMED_DAY = rf"(?:[A-Z][a-z]{{2}},? )?(?:{_DAY})"
 TIME = (
-    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?"
+    r"(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?"
     rf"|\[?{_NAMED_DAY}[T ]{_CLOCK}(?: \d{{4}})?(?:(?: [A-Z]{{3,5}})?(?: \d{{4}})?\])?"
-    rf"|\[{_CLOCK}\]"
+    rf"|\[{_CLOCK}\])"
 )
 
 # `INFO` or `WARN` of release 2.2, which has no word NCCL; the device in brackets makes sure.
