@@ -43,6 +43,7 @@ _TEXTS = (
     ("ibv_create_qp", "Cannot allocate memory"), ("mlx5_0", "QP", "fatal"),
     ("IBV_WC_WR_FLUSH_ERR", "IBV_WC_RECV", "Recv"), ("10.0.0.7<4321>", "IBV_WC_WR_FLUSH_ERR", "IBV_WC_RECV", "Recv"),
     ("Enabled", "<="), ("Disabled", ">"), ("Enabled", "mlx5_0", " (PCI Peer Memory)"), ("IB",),
+    ("NCCL Dev",), ("ncclIbConnect", "NCCL MergedDev"),
     ("IB", "Enabled", "mlx5_0"), ("IB", "Disabled", "mlx5_0"),
     # channels, trees, memory, modes
     (" [0] 1/-1/-1->0->-1",), ("send",), ("recv",), ("/read", ""), ("", "/CE"), ("direct",), ("direct", "CE"),
