@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from generate import Shape, machines_for, write
+from generate import Shape, write
+from loggen.calls import call_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 README = Path(__file__).resolve().parent / "README.md"
@@ -29,11 +31,14 @@ BEGIN, END = "<!-- benchmark table: begin -->", "<!-- benchmark table: end -->"
 IMPORTS = [sys.executable, "-c", "import polars, lark, rich"]
 FINISHED = (0, 1)  # exit codes of a check that read its input: nothing found, something found
 
-TARGET_LARK = 15.0
-FULL_SIZE = 1_000_000
-TARGET_GROWTH = 1.0
+TARGET_LARK = 25.0
+TARGET_RIVAL = 10.0
+TARGET_SCAN = 50.0
+TARGET_RECORDS_PER_S = 1e6
+TARGET_CLOCK = 1.2
 TARGET_START = 2.2
 TARGET_FILES = 2.0
+TARGET_MB_OVER_FILE = 400
 
 
 @dataclass
@@ -48,15 +53,18 @@ class Run:
 
 @dataclass
 class Plan:
-    sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    """small, large: lines of the two logs of each kind. logs: by kind, small and large.
+
+    Start, and what the number of ranks costs whatever they print, is taken off by the difference of the two.
+    """
+
+    machines: int = 1024
+    small: int = 500_000
+    large: int = 5_000_000
     rounds: int = 3
     start_rounds: int = 15
     sample: int = 20_000
-    files: dict[int, Path] = field(default_factory=dict)
-
-    @property
-    def largest(self) -> int:
-        return self.sizes[-1]
+    logs: dict[str, tuple[Path, Path]] = field(default_factory=dict)
 
 
 class UnavailableError(Exception):
@@ -99,6 +107,16 @@ def read(path: Path) -> Run:
     return _timed_inside("reader", path)
 
 
+def scan(path: Path) -> Run:
+    """What Polars takes for one look at every line."""
+    return _timed_inside("scan", path)
+
+
+def rival(path: Path) -> Run:
+    """`xcl-lens` of PyPI, from start to report."""
+    return execute([str(shutil.which("xcl-lens")), "--summary", str(path)])
+
+
 def lark(path: Path, sample: int) -> Run:
     """Lark, record by record, on a sample of the same log."""
     return _timed_inside("lark", path, str(sample))
@@ -112,18 +130,27 @@ def _timed_inside(*arguments: object) -> Run:
 
 
 def inside(what: str, path: str, sample: str = "0") -> None:
-    """The measuring half of `read` and `lark`: prints the seconds per line."""
-    per_line = _inside_reader(path) if what == "reader" else _inside_lark(path, int(sample))
-    print(json.dumps({"seconds_per_line": per_line}))
+    """The measuring half of `read`, `scan` and `lark`: prints the seconds per line."""
+    per_line = {"reader": _inside_reader, "scan": _inside_scan}.get(what, lambda path: _inside_lark(path, int(sample)))
+    print(json.dumps({"seconds_per_line": per_line(path)}))
 
 
 def _inside_reader(path: str) -> float:
     from ncclcheck.inputs.source import file_source
     from ncclcheck.readers.events import read_events
+    from ncclcheck.readers.nccl_log import WANTED
 
     start = time.perf_counter()
-    events = read_events([file_source(path, path)])
+    events = read_events([file_source(path, path)], WANTED)
     return (time.perf_counter() - start) / events.counts[0].lines
+
+
+def _inside_scan(path: str) -> float:
+    import polars as pl
+
+    start = time.perf_counter()
+    found = pl.scan_lines(path, name="text").select(pl.col("text").str.contains("NCCL", literal=True)).collect()
+    return (time.perf_counter() - start) / found.height
 
 
 def _inside_lark(path: str, sample: int) -> float:
@@ -132,8 +159,9 @@ def _inside_lark(path: str, sample: int) -> float:
 
     message = re.compile(r" NCCL (?:INFO|WARN) (.+)$", re.M)
     with Path(path).open(encoding="utf-8") as file:
-        messages = message.findall(file.read())
-    messages = messages[:: max(1, len(messages) // sample)]
+        lines = file.readlines()
+    every = max(1, len(lines) // sample)
+    messages = [found[1] for line in lines[::every] if (found := message.search(line))]
     parser = DirectParser()
     parser.parse(messages[0])
     start = time.perf_counter()
@@ -160,12 +188,41 @@ def split(whole: Path, folder: Path) -> None:
 
 def prepare(plan: Plan, folder: Path) -> Path:
     """Write the logs; returns the one of a single 8-GPU machine."""
-    for size in plan.sizes:
-        plan.files[size] = folder / f"{size}.log"
-        write(Shape(machines=machines_for(size), lines=size), plan.files[size])
+    for kind, other in (("", 0.0), ("half", 0.5)):
+        logs = []
+        for size in (plan.small, plan.large):
+            path = folder / f"{kind or 'nccl'}-{size}.log"
+            write(Shape(machines=plan.machines, lines=size, other=other), path)
+            logs.append(path)
+        plan.logs[kind] = (logs[0], logs[1])
+    plan.logs["clock"] = tuple(_with_clock(path) for path in plan.logs[""])  # type: ignore[assignment]
+    calls = []
+    for size in (plan.small, plan.large):
+        path = folder / f"calls-{size}.log"
+        with path.open("w", encoding="utf-8", buffering=1 << 20) as file:
+            file.writelines(f"{line}\n" for line in call_lines(64, size))
+        calls.append(path)
+    plan.logs["calls"] = (calls[0], calls[1])
     single = folder / "one-machine.log"
     write(Shape(machines=1), single)
     return single
+
+
+def _with_clock(path: Path) -> Path:
+    """The same log with NCCL_DEBUG_TIMESTAMP_LEVELS=INFO, to the microsecond: no two lines begin alike."""
+    stamped = path.with_name(f"clock-{path.name}")
+    with path.open(encoding="utf-8") as source, stamped.open("w", encoding="utf-8", buffering=1 << 20) as target:
+        for number, line in enumerate(source):
+            second, micros = divmod(number * 450, 1_000_000)
+            minute = 10 * 60 + second // 60
+            clock = f"{minute // 60:02d}:{minute % 60:02d}:{second % 60:02d}.{micros:06d}"
+            target.write(f"[2026-03-05 {clock}] {line}")
+    return stamped
+
+
+def count_lines(path: Path, word: bytes = b"") -> int:
+    with path.open("rb") as file:
+        return sum(word in line for line in file)
 
 
 def measure(rounds: int, takes: dict[str, Callable[[], Run]]) -> dict[str, list[Run]]:
@@ -210,53 +267,74 @@ class Row:
 
 def verdict(value: float, limit: float, at_least: bool) -> str:
     met = value >= limit if at_least else value <= limit
-    return f"{'at least' if at_least else 'at most'} {limit:g}: {'met' if met else '**missed**'}"
+    return f"{'at least' if at_least else 'at most'} {limit:,.6g}: {'met' if met else '**missed**'}"
 
 
 def reader_speed(plan: Plan) -> list[Row]:
-    path = plan.files[plan.largest]
-    runs = measure(plan.rounds, {"Lark": lambda: lark(path, plan.sample), "reader": lambda: read(path)})
-    quotient = ratio(runs["Lark"], runs["reader"])
+    """The reader and what else reads logs, per line of the same log."""
+    path = plan.logs[""][1]
+    takes = {"Lark": lambda: lark(path, plan.sample), "scan": lambda: scan(path), "reader": lambda: read(path)}
+    runs = measure(plan.rounds, takes)
+    faster, slower = ratio(runs["Lark"], runs["reader"]), ratio(runs["reader"], runs["scan"])
     return [
         Row(f"Lark, record by record ({plan.sample:,} records)", f"{1 / seconds(runs['Lark']):,.0f} lines/s"),
+        Row("`pl.scan_lines(...).select(contains).collect()`", f"{1 / seconds(runs['scan']):,.0f} lines/s"),
         Row(
-            f"reader, {plan.largest:,} lines",
+            "reader",
             f"{1 / seconds(runs['reader']):,.0f} lines/s",
-            f"{quotient:.1f} x Lark",
-            verdict(quotient, TARGET_LARK, True),
+            f"{faster:.0f} x Lark",
+            verdict(faster, TARGET_LARK, True),
         ),
+        Row("", "", f"{slower:.0f} x the time of the scan", verdict(slower, TARGET_SCAN, False)),
     ]
+
+
+# What the logs of a kind hold beside NCCL's lines.
+KINDS = {"": "NCCL alone", "half": "half training output", "clock": "a clock on every line", "calls": "COLL"}
 
 
 def check_speed(plan: Plan) -> list[Row]:
-    path, lines = plan.files[plan.largest], plan.largest
-    runs = measure(plan.rounds, {"Lark": lambda: lark(path, plan.sample), "check": lambda: check(path)})
-    quotient = ratio(runs["Lark"], runs["check"]) * lines
-    return [
-        Row(
-            f"whole `check`, {lines:,} lines",
-            f"{lines / seconds(runs['check']):,.0f} lines/s",
-            f"{quotient:.1f} x Lark",
-            verdict(quotient, TARGET_LARK, True) if lines >= FULL_SIZE else "none: the start weighs too much",
-        )
-    ]
-
-
-def growth(plan: Plan) -> list[Row]:
-    runs = measure(plan.rounds, {f"check, {n:,} lines": lambda n=n: check(plan.files[n]) for n in plan.sizes})
-    rows = []
-    before: tuple[int, list[Run]] | None = None
-    for size, found in zip(plan.sizes, runs.values(), strict=True):
-        row = Row(f"`check`, {size:,} lines", f"{seconds(found):.2f} s, {size / seconds(found):,.0f} lines/s")
-        if before:
-            quotient = ratio(found, before[1]) / (size / before[0])
-            row.ratio = f"{quotient:.2f} x the time per line of {before[0]:,}"
-            row.target = verdict(quotient, TARGET_GROWTH, False)
+    """The whole program on two sizes of each kind of log, in turns."""
+    takes: dict[str, Callable[[], Run]] = {}
+    for kind, logs in plan.logs.items():
+        for size, path in zip(("small", "large"), logs, strict=True):
+            takes[f"{kind} {size}"] = lambda path=path: check(path)
+    takes["Lark"] = lambda: lark(plan.logs[""][1], plan.sample)
+    if shutil.which("xcl-lens"):
+        takes["rival"] = lambda: rival(plan.logs[""][0])
+    runs = measure(plan.rounds, takes)
+    rows, per_record = [], {}
+    for kind, (small, large) in plan.logs.items():
+        records = count_lines(large, b"NCCL ") - count_lines(small, b"NCCL ")
+        differences = [b.seconds - a.seconds for a, b in zip(runs[f"{kind} small"], runs[f"{kind} large"], strict=True)]
+        per_record[kind] = [difference / records for difference in differences]
+        speed = 1 / median(per_record[kind])
+        row = Row(f"`check`, {KINDS[kind]}", f"{speed:,.0f} NCCL lines/s")
+        if kind == "":
+            quotient = median(a.seconds / b for a, b in zip(runs["Lark"], per_record[kind], strict=True))
+            row.ratio = f"{quotient:.0f} x Lark"
+        if kind in ("", "half"):
+            row.target = verdict(speed, TARGET_RECORDS_PER_S, True)
+        if kind == "clock":
+            quotient = median(a / b for a, b in zip(per_record["clock"], per_record[""], strict=True))
+            row.ratio, row.target = f"{quotient:.2f} x the time without", verdict(quotient, TARGET_CLOCK, False)
         rows.append(row)
-        memory, log = median(run.peak_mib for run in found), plan.files[size].stat().st_size / 2**20
-        rows.append(Row(f"peak memory, {size:,} lines", f"{memory:,.0f} MiB", f"log of {log:.1f} MiB"))
-        before = size, found
+        rows.append(_memory(f"peak memory, {KINDS[kind]}", runs[f"{kind} large"], large))
+    if "rival" in runs:
+        lines = count_lines(plan.logs[""][0])
+        taken = [run.seconds / lines for run in runs["rival"]]
+        quotient = median(a / b for a, b in zip(taken, per_record[""], strict=True))
+        row = Row(f"`xcl-lens --summary`, {lines:,} lines", f"{1 / median(taken):,.0f} lines/s")
+        row.ratio, row.target = f"`check` is {quotient:.0f} x as fast", verdict(quotient, TARGET_RIVAL, True)
+        rows.append(row)
     return rows
+
+
+def _memory(what: str, runs: list[Run], path: Path) -> Row:
+    peak, size = median(run.peak_mib for run in runs) * 2**20 / 1e6, path.stat().st_size / 1e6
+    return Row(
+        what, f"{peak:,.0f} MB, log of {size:,.0f} MB", "", verdict(peak, round(size) + TARGET_MB_OVER_FILE, False)
+    )
 
 
 def small_files(plan: Plan, whole: Path, folder: Path) -> list[Row]:
@@ -318,7 +396,8 @@ def main() -> int:
     if options.inside:
         inside(*options.inside)
         return 0
-    plan = Plan(sizes=(10_000, 100_000), rounds=1, start_rounds=5, sample=4_000) if options.quick else Plan()
+    quick = Plan(machines=16, small=20_000, large=100_000, rounds=1, start_rounds=5, sample=4_000)
+    plan = quick if options.quick else Plan()
     rows: list[Row] = []
     complete = True
     with tempfile.TemporaryDirectory() as folder:
@@ -330,7 +409,6 @@ def main() -> int:
             lambda: start(plan, single),
             lambda: reader_speed(plan),
             lambda: check_speed(plan),
-            lambda: growth(plan),
             lambda: small_files(plan, many, each),
         )
         for part in parts:
