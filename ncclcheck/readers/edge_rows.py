@@ -28,7 +28,8 @@ def edge_rows(events: Events) -> pl.DataFrame | None:
     looks = texts.select("look", *_LOOK).unique("look")
     found = printed.rows.select(*printed.key, "_head", line="_line", channels="channel")
     found = found.join(texts.select(*printed.key, "look"), on=printed.key, nulls_equal=True, maintain_order="left")
-    found = _without_cut_end(found.drop(printed.key), looks, events)
+    del printed
+    found = _without_cut_end(found.select("_head", "line", "channels", "look"), looks, events)
     groups = (
         found.with_columns(step=_steps_before(found, events))
         .group_by("_head", "step", "look", maintain_order=True)

@@ -50,7 +50,7 @@ class Count:
 
 
 class Parts(NamedTuple):
-    """rows: the columns of `RECORD`, `_proc`, `_tid` and those of `key`. texts: typed fields by `key`."""
+    """rows: the columns of `RECORD` and those of `key`. texts: typed fields by `key`."""
 
     rows: pl.DataFrame
     texts: pl.DataFrame
@@ -141,25 +141,25 @@ class Events:
         table = self.tables.get(event)
         if table is None:
             return None
-        heads, who = table.rows.get_column("_head"), self.processes
-        rows = table.rows.with_columns(
-            who.get_column(column).gather(heads).alias(name) for name, column in (("_proc", "proc"), ("_tid", "tid"))
-        )
         if event not in meaning.BY_RELEASE:
-            return Parts(rows, meaning.typed(event, table.texts), ["_text"])
-        ends = who.select(_low="release_low", _high="release_high")
+            return Parts(table.rows, meaning.typed(event, table.texts), ["_text"])
+        ends = self.processes.select(_low="release_low", _high="release_high")
         if ends.n_unique() == 1:
             texts = table.texts.with_columns(pl.lit(ends.item(0, name), pl.Int32).alias(name) for name in ends.columns)
-            return Parts(rows, meaning.typed(event, texts).drop(ends.columns), ["_text"])
+            return Parts(table.rows, meaning.typed(event, texts).drop(ends.columns), ["_text"])
         key = ["_text", *ends.columns]
-        rows = rows.with_columns(ends[name].gather(heads) for name in ends.columns)
+        rows = table.rows.with_columns(ends[name].gather(table.rows.get_column("_head")) for name in ends.columns)
         texts = rows.select(key).unique(maintain_order=True).join(table.texts, on="_text", how="left")
         return Parts(rows, meaning.typed(event, texts), key)
 
     def typed(self, event: str) -> pl.DataFrame | None:
         """The records of one event: the columns of `RECORD`, `_proc`, `_tid` and typed fields."""
         parts = self.parts(event)
-        return None if parts is None else parts.joined()
+        if parts is None:
+            return None
+        rows = parts.joined()
+        who = self.processes.select(_proc="proc", _tid="tid")
+        return rows.hstack(who[rows.get_column("_head")])
 
     def last_lines(self) -> pl.DataFrame:
         """`source` and the number of its last `line`."""

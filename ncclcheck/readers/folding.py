@@ -49,7 +49,7 @@ def without_channels(messages: pl.Series) -> tuple[Distinct, Channels | None]:
     message = pl.col("message")
     rows = rows.select(
         "numbered",
-        channel=pl.when("numbered").then(message.str.slice(len(_WORD), 2).cast(pl.Int64, strict=False)),
+        channel=pl.when("numbered").then(message.str.slice(len(_WORD), 2).cast(pl.Int32, strict=False)),
         rest=pl.when("numbered").then(message.str.slice(len(_NUMBERED))).otherwise(message),
     )
     rests = Distinct.of(rows.get_column("rest"))
@@ -74,7 +74,7 @@ def fold(event: str, rows: pl.DataFrame, texts: pl.DataFrame) -> tuple[pl.DataFr
     ]
     rows = rows.join(texts.select("_text", *values), on="_text", how="left", maintain_order="left")
     if "channel" in numbers:
-        rows = rows.with_columns(channel=pl.coalesce("_channel", "channel"))
+        rows = rows.with_columns(channel=pl.coalesce("_channel", "channel").cast(pl.Int32, strict=False))
     return merged(rows.drop("_channel", strict=False), texts.drop(*numbers, *dropped, strict=False))
 
 

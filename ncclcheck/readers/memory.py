@@ -18,24 +18,28 @@ class Memory:
     def __init__(self) -> None:
         self._texts = pl.Categorical(pl.Categories.random())
         self._held = pl.Series([""], dtype=self._texts)  # the numbers last as long as a series has them
-        self._read = pl.Series(dtype=pl.Boolean)  # by number
+        self._forms = pl.Series(dtype=pl.Int16)  # by number: an index into the shapes, null where it was not read
+        self._shapes: dict[str, int] = {}
         self._lock = Lock()
 
     @property
     def is_full(self) -> bool:
-        return len(self._read) > self._FULL
+        return len(self._forms) > self._FULL
 
     def recall(self, messages: pl.Series) -> tuple[pl.Series, pl.Series]:
-        """The number of each message, and whether it was read before."""
+        """The number of each message, and its shape if it was read before, else null."""
         numbers = messages.cast(self._texts).to_physical().cast(pl.UInt32)
         with self._lock:
             highest = numbers.max()
-            missing = highest + 1 - len(self._read) if isinstance(highest, int) else 0
+            missing = highest + 1 - len(self._forms) if isinstance(highest, int) else 0
             if missing > 0:
-                self._read = pl.concat([self._read, pl.repeat(False, missing, eager=True)], rechunk=True)
-            return numbers, self._read.gather(numbers)
+                new = pl.repeat(None, missing, dtype=pl.Int16, eager=True)
+                self._forms = pl.concat([self._forms, new], rechunk=True)
+            forms, shapes = self._forms.gather(numbers), pl.Series(list(self._shapes), dtype=pl.String)
+        return numbers, shapes.gather(forms)
 
-    def learn(self, numbers: pl.Series) -> None:
-        """The messages of these numbers are read."""
+    def learn(self, numbers: pl.Series, shapes: pl.Series) -> None:
+        """These messages are read. shapes: of each."""
         with self._lock:
-            self._read = self._read.scatter(numbers, True)
+            index = {shape: self._shapes.setdefault(shape, len(self._shapes)) for shape in shapes.unique()}
+            self._forms = self._forms.scatter(numbers, shapes.replace_strict(index, return_dtype=pl.Int16))

@@ -161,17 +161,17 @@ class Projection:
         if result.unrecognised is not None:
             self._mark_cuts(result, rows, texts, widths)
             self._tell_known(result, texts, shapes)
-        result.shapes = _shapes_of(result, rows, texts, shapes)
+        result.shapes = _shapes_of(result, rows, texts)
         return result
 
     def _read_texts(self, found: Records) -> tuple[pl.DataFrame, pl.Series, list[ShapeReading | None]]:
-        """The distinct messages, with numbers among all blocks: `_text`, `message`, `slots`, `event` and `shape_id`, an
-        index into the shapes and their readings. No slots and no shape: read in an earlier block."""
+        """The distinct messages, with numbers among all blocks: `_text`, `message`, `shape`, `slots`, `event` and
+        `shape_id`, an index into the shapes and their readings. No slots and no index: read in an earlier block."""
         message = pl.col("message")
         texts = self._numbered(found).with_columns(message=found.messages.values)
         new = (
             texts.lazy()
-            .filter(~pl.col("is_old"))
+            .filter(pl.col("shape").is_null())
             .with_columns(
                 shape=message.str.replace_all(mask_pattern(), SLOT), slots=message.str.extract_all(mask_pattern())
             )
@@ -180,24 +180,25 @@ class Projection:
         shapes = Distinct.of(new.get_column("shape"))
         readings = [self._reading(shape) for shape in shapes.values]
         events = pl.Series([reading.event if reading else None for reading in readings], dtype=pl.String)
-        new = new.drop("shape").with_columns(event=shapes.spread(events), shape_id=shapes.codes.cast(pl.Int32))
+        new = new.with_columns(event=shapes.spread(events), shape_id=shapes.codes.cast(pl.Int32))
         if new.height < texts.height:
-            old = texts.filter("is_old").with_columns(event=pl.lit(_REMEMBERED))
+            old = texts.drop_nulls("shape").with_columns(event=pl.lit(_REMEMBERED))
             new = pl.concat([new, old], how="diagonal").sort("place")
-        return new.drop("place", "is_old"), shapes.values, readings
+        return new.drop("place"), shapes.values, readings
 
     def _numbered(self, found: Records) -> pl.DataFrame:
-        """The number of each distinct message, `_text`; `is_old`: read in an earlier block; `place`: in their order."""
+        """The number of each distinct message, `_text`; its `shape`, if it was read in an earlier block; and `place`,
+        their order."""
         messages = found.messages.values
         with self._lock:
             first, self._texts = self._texts, self._texts + len(messages)
         texts = pl.DataFrame({"place": pl.int_range(len(messages), dtype=pl.UInt32, eager=True)})
-        texts = texts.with_columns(_text=pl.col("place") + first, is_old=pl.lit(False))
+        texts = texts.with_columns(_text=pl.col("place") + first, shape=pl.lit(None, pl.String))
         if found.channels is None or self._memory.is_full:
             return texts
         numbered = found.channels.are_numbered
-        numbers, old = self._memory.recall(messages.filter(numbered))
-        known = texts.filter(numbered).select("place", _text=numbers, is_old=old)
+        numbers, shapes = self._memory.recall(messages.filter(numbered))
+        known = texts.filter(numbered).select("place", _text=numbers, shape=shapes)
         return pl.concat([known, texts.filter(~numbered)]).sort("place")
 
     def _collect(self, result: Block, rows: pl.DataFrame, texts: pl.DataFrame, readings: Sequence[Any]) -> None:
@@ -217,8 +218,8 @@ class Projection:
                     unknown.append(own.filter(unfit))
                     own, fields = own.filter(~unfit), fields.filter(fit)
                 if event == _REMEMBERED:
-                    numbers = fields.get_column("_text")
-                    self._memory.learn(numbers.filter(numbers < Memory.MOST))
+                    learnt = said.join(fields, on="_text", how="semi").filter(pl.col("_text") < Memory.MOST)
+                    self._memory.learn(learnt.get_column("_text"), learnt.get_column("shape"))
                 if own.height:
                     result.events[event] = self._kept(event, own, fields)
         if unknown:
@@ -312,18 +313,18 @@ class Projection:
             return reading
 
 
-def _shapes_of(block: Block, rows: pl.DataFrame, texts: pl.DataFrame, shapes: pl.Series) -> list[tuple[int, str]]:
+def _shapes_of(block: Block, rows: pl.DataFrame, texts: pl.DataFrame) -> list[tuple[int, str]]:
     """What `Block.shapes` holds: shapes that damaged records or other levels show as well are left out."""
     others = rows.filter(pl.col("_level") != "INFO").get_column("_text")
     if block.damage.height:
         others = others.append(rows.join(block.damage, on=_WHERE, how="semi").get_column("_text"))
-    kinds, source = texts.select("_text", "shape_id").drop_nulls(), block.lines[0][0]
+    source = block.lines[0][0]
     if any(another != source for another, _ in block.lines):
-        several = rows.join(kinds, on="_text").select("_source", "shape_id").unique().rows()
+        several = rows.join(texts, on="_text").select("_source", "shape").unique().rows()
     else:  # a large block: it has fewer messages than records
-        several = [(source, shape) for shape in kinds.get_column("shape_id").unique()]
-    strange = set(kinds.filter(pl.col("_text").is_in(others.implode())).get_column("shape_id"))
-    return [(source, shapes[shape]) for source, shape in several if shape not in strange]
+        several = [(source, shape) for shape in texts.get_column("shape").unique()]
+    strange = set(texts.filter(pl.col("_text").is_in(others.implode())).get_column("shape"))
+    return [(source, shape) for source, shape in several if shape not in strange]
 
 
 def _with_messages(rows: pl.DataFrame, texts: pl.DataFrame) -> EventTable:

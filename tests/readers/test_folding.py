@@ -65,12 +65,12 @@ def test_channels_stand_beside_their_messages() -> None:
 
 def test_messages_keep_their_numbers() -> None:
     memory = Memory()
-    numbers, read = memory.recall(pl.Series(["a", "b", "c"]))
-    assert not read.any()
-    memory.learn(numbers.filter(pl.Series([True, False, True])))
-    again, read = memory.recall(pl.Series(["b", "d", "c", "a"]))
+    numbers, shapes = memory.recall(pl.Series(["a", "b", "c"]))
+    assert shapes.to_list() == [None, None, None]
+    memory.learn(numbers.filter(pl.Series([True, False, True])), pl.Series(["x", "y"]))
+    again, shapes = memory.recall(pl.Series(["b", "d", "c", "a"]))
     assert again.to_list()[:1] + again.to_list()[2:] == [numbers[1], numbers[2], numbers[0]]
-    assert read.to_list() == [False, False, True, True]
+    assert shapes.to_list() == [None, None, "y", "x"]
 
 
 def test_many_blocks_give_what_one_gives() -> None:
