@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import polars as pl
 
 from ncclcheck.facts.schema import TABLES, conform
@@ -18,8 +16,7 @@ def log_tables(events: Events) -> dict[str, Frame]:
     """The fact tables of all logs read. Tables without a row are left out."""
     reader = _Reader(events)
     processes = _processes(events)
-    pool = ThreadPoolExecutor(1)
-    edges = pool.submit(edge_rows, events)  # most of what there is: as much work as all others
+    edges = edge_rows(events)  # most of what there is, and gone before the others are made
     tables = {
         "processes": processes,
         "levels": _levels(events),
@@ -51,7 +48,7 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "around": reader.around(),
         "collectives": reader.collectives(),
         "operations": reader.operations(),
-        "edges": edges.result(),
+        "edges": edges,
     }
     return {name: frame for name, frame in tables.items() if frame is not None and frame.height}
 
