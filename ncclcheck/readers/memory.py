@@ -18,7 +18,7 @@ class Memory:
     def __init__(self) -> None:
         self._texts = pl.Categorical(pl.Categories.random())
         self._held = pl.Series([""], dtype=self._texts)  # the numbers last as long as a series has them
-        self._forms = pl.Series(dtype=pl.Int16)  # by number: an index into the shapes, null where it was not read
+        self._forms = pl.Series(dtype=pl.Int32)  # by number: an index into the shapes, null where it was not read
         self._shapes: dict[str, int] = {}
         self._lock = Lock()
 
@@ -33,7 +33,7 @@ class Memory:
             highest = numbers.max()
             missing = highest + 1 - len(self._forms) if isinstance(highest, int) else 0
             if missing > 0:
-                new = pl.repeat(None, missing, dtype=pl.Int16, eager=True)
+                new = pl.repeat(None, missing, dtype=pl.Int32, eager=True)
                 self._forms = pl.concat([self._forms, new], rechunk=True)
             forms, shapes = self._forms.gather(numbers), pl.Series(list(self._shapes), dtype=pl.String)
         return numbers, shapes.gather(forms)
@@ -42,4 +42,4 @@ class Memory:
         """These messages are read. shapes: of each."""
         with self._lock:
             index = {shape: self._shapes.setdefault(shape, len(self._shapes)) for shape in shapes.unique()}
-            self._forms = self._forms.scatter(numbers, shapes.replace_strict(index, return_dtype=pl.Int16))
+            self._forms = self._forms.scatter(numbers, shapes.replace_strict(index, return_dtype=pl.Int32))

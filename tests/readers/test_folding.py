@@ -84,3 +84,12 @@ def test_many_blocks_give_what_one_gives() -> None:
     for name in ("edges", "rings", "networks"):
         assert all(tables[0][name].equals(other[name]) for other in tables[1:]), name
     assert tables[0]["edges"].get_column("channels").list.len().to_list() == [16] * 6
+
+
+def test_a_network_of_its_own_on_every_line_is_no_crash() -> None:
+    """A hostile log: more shapes than any other has."""
+    memory = Memory()
+    texts = pl.Series([f"m{n}" for n in range(40_000)])
+    numbers, _ = memory.recall(texts)
+    memory.learn(numbers, texts)
+    assert memory.recall(texts)[1].equals(texts)
