@@ -147,7 +147,7 @@ def main() -> None:
     left = gaps(table)
     print(f"{PAGE.relative_to(ROOT)}: {len(table)} events, {len(left)} forms of events without a line")
     for form in left:
-        print(f"{form.event}\t{form.level}\t{form.subsystem}\t{form.first}\t{form.last}\t{'*'.join(form.pieces)}")
+        print(f"{form.event}\t{form.level}\t{form.subsystem}\t{form.first}\t{form.last}\t{form.form}")
 
 
 if __name__ == "__main__":

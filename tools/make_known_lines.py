@@ -17,27 +17,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ncclcheck.readers import release  # noqa: E402
 from ncclcheck.readers.grammar import DirectParser  # noqa: E402
-from ncclcheck.readers.known_lines import COLUMNS, TABLE  # noqa: E402
+from ncclcheck.readers.known_lines import COLUMNS, TABLE, Form, table  # noqa: E402
 from tools import nccl_forms, nccl_sources  # noqa: E402
-
-
-class Row(NamedTuple):
-    """A row of the table: see `ncclcheck/readers/known_lines.py`."""
-
-    level: str
-    subsystem: str
-    first: int
-    last: int
-    event: str
-    letters: int
-    form: str
 
 
 class Maker:
@@ -46,12 +33,12 @@ class Maker:
     def __init__(self) -> None:
         self._parser = DirectParser()
 
-    def row(self, level: str, subsystem: str, text: str, first: int, last: int) -> Row | None:
+    def row(self, level: str, subsystem: str, text: str, first: int, last: int) -> Form | None:
         """The row of a format; None where it fixes nothing of a line. Of a text of several lines the first is meant:
         it alone stands behind a level word."""
         line = next((line for line in text.split("\n") if line.strip()), "").rstrip()
         form = nccl_forms.form_of(nccl_forms.shape_of(line))
-        return Row(level, subsystem, first, last, self.event(line), *form) if form else None
+        return Form(level, subsystem, first, last, self.event(line), *form) if form else None
 
     def event(self, text: str) -> str:
         """The event that most lines of a format are; "" if none."""
@@ -62,7 +49,7 @@ class Maker:
         return events.most_common(1)[0][0] if events else ""
 
 
-def listed(path: Path, maker: Maker) -> Iterator[Row]:
+def listed(path: Path, maker: Maker) -> Iterator[Form]:
     """The rows of a list of formats."""
     with path.open(encoding="utf-8", newline="") as lines:
         for entry in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
@@ -76,25 +63,16 @@ def listed(path: Path, maker: Maker) -> Iterator[Row]:
 _TAGS = ("first_tag", "last_tag")
 
 
-def joined(rows: Iterable[Row]) -> list[Row]:
+def joined(rows: Iterable[Form]) -> list[Form]:
     """One row per level and form, in order: the releases of all, the rest of the latest."""
-    by_form: dict[tuple[str, str], Row] = {}
+    by_form: dict[tuple[str, str], Form] = {}
     for row in sorted(rows, key=lambda row: (row.last, row.first)):
         old = by_form.get((row.level, row.form), row)
         by_form[row.level, row.form] = row._replace(first=min(row.first, old.first), event=row.event or old.event)
     return sorted(by_form.values(), key=lambda row: (row.form, row.level))
 
 
-def table(path: Path = TABLE) -> list[Row]:
-    """The table as it is."""
-    lines = path.read_text(encoding="utf-8").splitlines()[1:]
-    return [
-        Row(level, subsystem, int(first), int(last), event, int(letters), form)
-        for level, subsystem, first, last, event, letters, form in (line.split("\t") for line in lines)
-    ]
-
-
-def text_of(rows: Iterable[Row]) -> str:
+def text_of(rows: Iterable[Form]) -> str:
     """The table as a file."""
     return "".join("\t".join(map(str, row)) + "\n" for row in (COLUMNS, *rows))
 

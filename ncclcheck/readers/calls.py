@@ -17,7 +17,6 @@ EVENT = "collective"
 MOST_KEPT = 2_000_000
 LAST_KEPT = 64
 
-
 # How often each message of an input was printed.
 CALLS = {"_source": pl.UInt32, "_text": pl.UInt32, "calls": pl.UInt32}
 

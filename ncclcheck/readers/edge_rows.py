@@ -57,7 +57,7 @@ def _without_cut_end(rows: pl.DataFrame, looks: pl.DataFrame, events: Events) ->
     sources = events.processes.select("_head", source="_source")
     bare = looks.filter(pl.col("transport") == "NET", ~pl.col("gdr")).get_column("look")
     last = rows.filter(pl.col("look").is_in(bare.implode())).join(sources, on="_head")
-    last = last.join(events.last_lines(), on=["source", "line"], how="semi")
+    last = last.filter(events.at_end())
     if last.height == 0:
         return rows
     told = rows.select("_head", "look").unique().join(looks.filter("gdr"), on="look", how="semi")

@@ -26,7 +26,6 @@ _BATCH_BYTES = 1 << 20
 # Lines of unknown form that are kept as evidence, per input.
 MOST_UNKNOWN = 4
 
-
 # Takes a piece of an input, and whether some line of it may be of another kind than NCCL's records.
 Watch = Callable[[Piece, bool], None]
 
@@ -161,10 +160,10 @@ class Events:
         who = self.processes.select(_proc="proc", _tid="tid")
         return rows.hstack(who[rows.get_column("_head")])
 
-    def last_lines(self) -> pl.DataFrame:
-        """`source` and the number of its last `line`."""
-        ends = [(source, count.lines) for source, count in enumerate(self.counts)]
-        return pl.DataFrame(ends, schema={"source": pl.UInt32, "line": pl.UInt32}, orient="row")
+    def at_end(self) -> pl.Expr:
+        """Of rows with `source` and `line`: is it the last line of its input?"""
+        ends = {source: count.lines for source, count in enumerate(self.counts)}
+        return pl.col("line") == pl.col("source").replace_strict(ends, return_dtype=pl.UInt32)
 
 
 def _torn_hosts(heads: Sequence[tuple[int, Head]]) -> dict[tuple[int, str | None, int | None], str]:

@@ -92,7 +92,7 @@ def find_records(
         records = records.sort("_line", "_record")
         heads, messages, channels = _distinct(records, brief)
     folded = messages.values.str.contains(hints.FOLDED, literal=True).any()
-    messages = Distinct(messages.codes, _trimmed(messages.values))
+    messages = Distinct(messages.codes, _trimmed(messages.values, folded))
     return Records(counts, records.drop("_head", "message"), heads, messages, channels, damage, other or folded)
 
 
@@ -136,8 +136,8 @@ _BEHIND = r"(?:\r| \[repeated \d+x across cluster\]).*$"
 LONGEST_MESSAGE = 4096
 
 
-def _trimmed(messages: pl.Series) -> pl.Series:
-    if (messages.str.contains("\r", literal=True) | messages.str.contains(hints.FOLDED, literal=True)).any():
+def _trimmed(messages: pl.Series, folded: bool) -> pl.Series:
+    if folded or messages.str.contains("\r", literal=True).any():
         messages = messages.str.replace(_BEHIND, "")
     return messages.str.head(LONGEST_MESSAGE).str.strip_chars_end(_EDGE)
 

@@ -71,5 +71,5 @@ def _without_times(heads: Distinct) -> tuple[pl.Series, Distinct]:
     times = values.str.extract(f"({framing.TIME})").str.strip_chars("[]")
     if times.null_count() == len(times):
         return times, heads
-    bare = Distinct.of(values.str.replace(rf"(?:{framing.TIME}) ?", ""))
+    bare = Distinct.of(values.str.replace(_LEADING.pattern, ""))
     return times, Distinct(bare.codes.gather(heads.codes), bare.values)

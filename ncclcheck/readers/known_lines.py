@@ -55,6 +55,16 @@ def known_lines() -> KnownLines:
     return KnownLines()
 
 
+def table(path: Path = TABLE) -> list[Form]:
+    """The rows of the table."""
+    return [
+        Form(level, subsystem, int(first), int(last), event, int(letters), form)
+        for level, subsystem, first, last, event, letters, form in (
+            line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]
+        )
+    ]
+
+
 def hashed(text: str) -> str:
     """The hash of a piece."""
     return blake2b(text.encode(), digest_size=4).hexdigest()
@@ -69,15 +79,13 @@ class KnownLines:
     def __init__(self, path: Path = TABLE) -> None:
         self._starting: dict[str, list[Form]] = {}
         self._inside: dict[str, list[Form]] = {}
-        self.all: list[Form] = []
-        for line in path.read_text(encoding="utf-8").splitlines()[1:]:
-            level, subsystem, first, last, event, letters, text = line.split("\t")
-            form = Form(level, subsystem, int(first), int(last), event, int(letters), tuple(text.split("*")))
-            self.all.append(form)
-            if form.pieces[0]:
-                self._starting.setdefault(_head(form.pieces[0]), []).append(form)
+        self.all = table(path)
+        for form in self.all:
+            pieces = form.pieces
+            if pieces[0]:
+                self._starting.setdefault(_head(pieces[0]), []).append(form)
             else:
-                self._inside.setdefault(_head(max(form.pieces, key=_length)), []).append(form)
+                self._inside.setdefault(_head(max(pieces, key=_length)), []).append(form)
         self._oldest = min(form.first for form in self.all)
         self._newest = max(form.last for form in self.all)
 
@@ -112,7 +120,7 @@ class KnownLines:
 
 
 class Form(NamedTuple):
-    """A row. pieces: of the form; an empty one at the beginning or the end stands for a star there."""
+    """A row of the table."""
 
     level: str
     subsystem: str
@@ -120,7 +128,12 @@ class Form(NamedTuple):
     last: int
     event: str
     letters: int
-    pieces: tuple[str, ...]
+    form: str
+
+    @property
+    def pieces(self) -> list[str]:
+        """An empty one at the beginning or the end stands for a star there."""
+        return self.form.split("*")
 
     @property
     def length(self) -> int:

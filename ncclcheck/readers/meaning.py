@@ -491,13 +491,11 @@ def _ib_async_event(frame: Frame) -> Frame:
         frame, "hca_port", "fatal_name", "event_name", "event_words", "gid_table_changed", "unknown_event"
     )
     fatal = pl.when(pl.col("fatal_name").is_not_null()).then(True)
-    port = pl.col("hca_port").str.extract_groups(r"^(.+):([0-9]+)$")
-    return frame.with_columns(
-        hca=port.struct[0], port=_integer(port.struct[1]),
+    return _hca_port(frame).with_columns(
         fatal=fatal.when(pl.col("event_words").is_not_null()).then(False),
         event_name=pl.coalesce("event_name", "fatal_name", "event_words", "gid_table_changed", "unknown_event"),
-    ).drop("hca_port", "fatal_name", "event_words", "gid_table_changed", "unknown_event", "event_object",
-           "event_detail", strict=False)  # fmt: skip
+    ).drop("fatal_name", "event_words", "gid_table_changed", "unknown_event", "event_object", "event_detail",
+           strict=False)  # fmt: skip
 
 
 def _hca_port(frame: Frame) -> Frame:

@@ -26,7 +26,7 @@ from ncclcheck.readers import framing
 JOINED, MENDED, TORN = "joined", "mended", "torn"
 
 # What shows that another record begins in a message, or that a head is cut within its level.
-_SIGNS = ["NCCL INFO ", "NCCL WARN "]
+SIGNS = ["NCCL INFO ", "NCCL WARN "]
 _VERSION = "NCCL version "
 _CUT_LEVEL = r":\d+ \[-?\d{1,20}\] (?:\S+:\d+ (?:\(\w+\) )?)?(?:N(?:C(?:C(?:L(?: [A-Z]{0,4})?)?)?)?)?\S*:\d+:\d+ "
 # Where more records have no host and pid than this share, they never had them.
@@ -104,7 +104,7 @@ class Mender:
             self._mend_line(row["_line"], pieces)
             for piece in pieces:
                 # a text that holds a record whose head is elsewhere; one of an open kind would take it in
-                if any(sign in piece.text for sign in _SIGNS):
+                if any(sign in piece.text for sign in SIGNS):
                     piece.torn, piece.text = True, "" if self._is_record(piece.text) else piece.text
             kept = [piece for piece in pieces if piece.text or not piece.torn]
             rows += [
@@ -282,7 +282,7 @@ def _is_torn(heads: pl.Series) -> pl.Series:
 
 def _holds_another(messages: pl.Series) -> pl.Series:
     version = messages.str.contains(_VERSION, literal=True) & ~messages.str.starts_with(_VERSION)
-    return messages.str.contains_any(_SIGNS) | version
+    return messages.str.contains_any(SIGNS) | version
 
 
 def _half_headed(records: pl.DataFrame) -> pl.Series:

@@ -15,10 +15,9 @@ Frame = pl.DataFrame
 def log_tables(events: Events) -> dict[str, Frame]:
     """The fact tables of all logs read. Tables without a row are left out."""
     reader = _Reader(events)
-    processes = _processes(events)
     edges = edge_rows(events)  # most of what there is, and gone before the others are made
     tables = {
-        "processes": processes,
+        "processes": _processes(events),
         "levels": _levels(events),
         "readings": _readings(events),
         "damage": _damage(events),
@@ -282,7 +281,7 @@ class _Reader:
             )
             # a list in the last line that is shorter than others may be cut there
             devices = pl.len().over("source", "line")
-            parts.append(listed.filter(~(self._at_end() & (devices < devices.max().over("source")))))
+            parts.append(listed.filter(~(self._events.at_end() & (devices < devices.max().over("source")))))
             merged = (
                 frame.select("proc", "source", "line", "merged").explode("merged").drop_nulls("merged").unnest("merged")
             )
@@ -385,11 +384,6 @@ class _Reader:
             parts.append(frame.with_columns(phase=pl.lit(phase)))
         return self._joined("inits", *parts)
 
-    def _at_end(self) -> pl.Expr:
-        """Is it the last line of its input?"""
-        ends = {source: count.lines for source, count in enumerate(self._events.counts)}
-        return pl.col("line") == pl.col("source").replace_strict(ends, return_dtype=pl.UInt32)
-
     def gdr(self) -> Frame | None:
         devices = self.rows("gdr_hca", hca="name")
         if devices is not None:
@@ -466,8 +460,7 @@ class _Reader:
             return None
         calls = self._events.calls.join(found.texts, on="_text").rename({"_source": "source"})
         look = [name for name in TABLES["operations"] if name != "calls"]
-        counted = conform("operations", calls).group_by(look, maintain_order=True).agg(pl.col("calls").sum())
-        return conform("operations", counted)
+        return conform("operations", calls).group_by(look, maintain_order=True).agg(pl.col("calls").sum())
 
     def failures(self) -> Frame | None:
         files = self._events.processes.get_column("src_file")

@@ -29,7 +29,7 @@ from ncclcheck.readers.heads import Heads
 from ncclcheck.readers.known_lines import Known, known_lines
 from ncclcheck.readers.last_errors import with_last_errors
 from ncclcheck.readers.memory import Memory
-from ncclcheck.readers.mending import TORN, Found
+from ncclcheck.readers.mending import SIGNS, TORN, Found
 
 # Keep memory bounded when a hostile input makes every line a shape of its own.
 _MAX_SHAPES = 200_000
@@ -267,7 +267,7 @@ class Projection:
         rows = result.unrecognised.rows
         whole = rows.filter(pl.col("_level") == "INFO").join(result.damage, on=_WHERE, how="anti")
         said = texts.filter(pl.col("_text").is_in(whole.get_column("_text").implode()))
-        said = said.filter(~pl.col("message").str.contains("NCCL (?:INFO|WARN) "))  # the end of another record
+        said = said.filter(~pl.col("message").str.contains_any(SIGNS))  # the end of another record
         found = [
             (shape, line.subsystem, *(release_text(code) if code else None for code in (line.first, line.last)))
             for shape in said.get_column("shape_id").unique()

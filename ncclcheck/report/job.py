@@ -28,17 +28,11 @@ def write_job(page: Page, report: Report, verbose: bool) -> None:
         return
     page.labelled("job", ("; ".join(facts), "bold"), indent=0)
     if job.communicators:
-        shown = job.communicators if verbose else job.communicators[:_COMMUNICATORS_SHOWN]
-        words = [_communicators(kind) for kind in shown]
-        if len(shown) < len(job.communicators):
-            words.append(f"{len(job.communicators) - len(shown)} more shapes")
-        page.labelled("comms", "; ".join(words), indent=0)
+        words = [_communicators(kind) for kind in job.communicators]
+        page.labelled("comms", _first(words, "shapes", None if verbose else _COMMUNICATORS_SHOWN), indent=0)
     if job.operations:
-        called = job.operations if verbose else job.operations[:_OPERATIONS_SHOWN]
-        words = [_operation(kind) for kind in called]
-        if len(called) < len(job.operations):
-            words.append(f"{len(job.operations) - len(called)} more kinds")
-        page.labelled("calls", "; ".join(words), indent=0)
+        words = [_operation(kind) for kind in job.operations]
+        page.labelled("calls", _first(words, "kinds", None if verbose else _OPERATIONS_SHOWN), indent=0)
     kinds = job.kinds if verbose else job.kinds[:_KINDS_SHOWN]
     for kind in kinds:
         _write_kind(page, kind, verbose)
@@ -85,6 +79,12 @@ def _facts(job: JobPicture) -> list[str]:
         job.gpu,
         _prefixed("network", ", ".join(job.networks)),
     ]
+
+
+def _first(words: Sequence[str], noun: str, most: int | None) -> str:
+    """The first `most` of them (None: all), and how many more there are."""
+    more = [f"{len(words) - most} more {noun}"] if most is not None and len(words) > most else []
+    return "; ".join([*words[:most], *more])
 
 
 def _communicators(kind: CommunicatorKind) -> str:
