@@ -14,6 +14,7 @@ import click
 
 from ncclcheck import __version__
 from ncclcheck.cli.check import check
+from ncclcheck.cli.estimate.group import estimate
 from ncclcheck.cli.exits import INTERRUPTED, WRONG_CALL
 from ncclcheck.cli.output import complain
 from ncclcheck.cli.parse import parse
@@ -29,7 +30,7 @@ def ncclcheck() -> None:
     """
 
 
-for command in (check, parse, explain, rules):
+for command in (check, estimate, parse, explain, rules):
     ncclcheck.add_command(command)
 
 

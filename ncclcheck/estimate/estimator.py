@@ -11,8 +11,8 @@ from typing import Any
 
 from ncclcheck.estimate.candidates import Candidates, candidates
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.hardware import Hardware, hardware
-from ncclcheck.estimate.model import Plateau, all_reduce_factor, plateau
+from ncclcheck.estimate.hardware import Hardware
+from ncclcheck.estimate.model import Model, Plateau, busbw_factor, shipped_model
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions, parse_params, size_text
 from ncclcheck.estimate.types import Cost, Estimate, Range
 from ncclcheck.facts.shape import JobShape
@@ -65,7 +65,7 @@ class _Pair:
 
     def seconds(self, busbw: Range, size: int) -> Range:
         """One all_reduce of `size` bytes at a bus bandwidth in GB/s."""
-        work = size * all_reduce_factor(self.ranks) / 1e9
+        work = size * busbw_factor("all_reduce", self.ranks) / 1e9
         return Range(work / busbw.high, work / busbw.expected, work / busbw.low)
 
     def extra_seconds(self, size: int) -> Range:
@@ -84,13 +84,17 @@ class Estimator:
     shows none.
     """
 
-    def __init__(self, shape: JobShape, options: EstimateOptions | None = None) -> None:
-        """Raises ValueError if options.gpu is not in the hardware table."""
+    def __init__(self, shape: JobShape, options: EstimateOptions | None = None, model: Model | None = None) -> None:
+        """model: with the constants of a site; None: with those of the package.
+
+        Raises ValueError if options.gpu is not in the hardware table.
+        """
         self.shape = shape
+        self.model = model or shipped_model()
         self.options = options or EstimateOptions()
         self._why_not: str | None = None
         if self.options.gpu is not None:
-            hardware().classes_of_flag(self.options.gpu)
+            self.hardware.classes_of_flag(self.options.gpu)
 
     @property
     def why_not(self) -> str | None:
@@ -99,7 +103,7 @@ class Estimator:
 
     @property
     def hardware(self) -> Hardware:
-        return hardware()
+        return self.model.table
 
     def compare(self, healthy: Changes, actual: Changes) -> Estimate | None:
         """The job with `healthy` put on it against the job with `actual` put on it. None: see `why_not`."""
@@ -148,7 +152,7 @@ class Estimator:
 
     def stops(self) -> Cost:
         """GPU-hours until someone notices a job that stands still; per GPU where the job's size is unknown."""
-        hours, ranks = hardware().unnoticed_hours, self._ranks()
+        hours, ranks = self.hardware.unnoticed_hours, self._ranks()
         if ranks is None:
             return Cost("GPU-hours per GPU until noticed", hours)
         return Cost("GPU-hours until noticed", hours.scale(ranks))
@@ -174,7 +178,7 @@ class Estimator:
         found = candidates(
             self.shape,
             self.options,
-            hardware(),
+            self.hardware,
             kind=kind,
             networked=bool(NETWORK_FIELDS & touched),
             split="nodes" in touched,
@@ -187,7 +191,7 @@ class Estimator:
         for base in found.configs:
             for before, after in product(_variants(base, healthy, kind), _variants(base, actual, kind)):
                 try:
-                    sides = plateau(before), plateau(after)
+                    sides = self.model.plateau(before), self.model.plateau(after)
                 except NotModelledError as error:
                     refusal = refusal or str(error)
                     continue
@@ -201,7 +205,7 @@ class Estimator:
         """The RDMA network that the question is about: one that a change names, else the job's, else InfiniBand."""
         named = (changes.get("network") for changes in (healthy, actual))
         return next(
-            (name for name in (*named, self.shape.network) if isinstance(name, str) and name in hardware().networks),
+            (name for name in (*named, self.shape.network) if isinstance(name, str) and name in self.hardware.networks),
             "ib",
         )
 
@@ -247,13 +251,13 @@ class Estimator:
             if changes:
                 inputs[name] = ", ".join(f"{key} = {_text(value)}" for key, value in changes.items())
         for name in {pair.after.effect for pair in pairs} - {""}:
-            effect = hardware().effects[name]
+            effect = self.hardware.effects[name]
             inputs[f"factor {name}"] = (
                 f"{effect.factor.low:g} / {effect.factor.expected:g} / {effect.factor.high:g} ({effect.source})"
             )
             assumed |= not effect.measured
         if any(pair.after.crossing_share for pair in pairs):
-            m = hardware().effects["crossing"].factor
+            m = self.hardware.effects["crossing"].factor
             inputs["factor crossing"] = f"{m.low:g} / {m.expected:g} / {m.high:g} of the rate (assumed)"
             assumed = True
         return inputs, assumed

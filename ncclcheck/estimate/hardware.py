@@ -31,10 +31,14 @@ class Nvls(NamedTuple):
 class Gpu(NamedTuple):
     """A GPU class. nvlink None: no NVLink; bridged: NVLink joins pairs of cards; nvls None: no in-switch reduction.
 
+    memory_gbytes: 10^9 bytes; memory_gbps: GB/s; bf16_tflops: dense, fp16 before Ampere; all as data sheets have them.
     cuda_since: the first CUDA release that compiles for it; empty: any in use.
     """
 
     name: str
+    memory_gbytes: float
+    memory_gbps: float
+    bf16_tflops: float
     nvlink: NvLink | None
     nvlinks: int
     bridged: bool
@@ -46,19 +50,8 @@ class Gpu(NamedTuple):
     cuda_since: tuple[int, ...]
 
     def same_numbers(self) -> Gpu:
-        """This class without its name: classes that are equal here give equal estimates."""
-        return Gpu(
-            "",
-            self.nvlink,
-            self.nvlinks,
-            self.bridged,
-            self.nvls,
-            self.p2p,
-            self.c2c,
-            self.pcie_gen,
-            self.pcie_width,
-            (),
-        )
+        """This class without its name: classes that are equal here give equal bandwidth."""
+        return self._replace(name="", memory_gbytes=0.0, memory_gbps=0.0, bf16_tflops=0.0, cuda_since=())
 
 
 class Network(NamedTuple):
@@ -131,6 +124,14 @@ class Redirect(NamedTuple):
     node_gbps: float
 
 
+class Latency(NamedTuple):
+    """What a collective of 1 MiB takes beyond its bytes, in us, by the path that it goes; `growth`: with size^growth."""
+
+    growth: float
+    flat_below_bytes: int
+    us: Mapping[str, float]
+
+
 class Tcp(NamedTuple):
     """Socket transport: share of the line, caps in GB/s, and rates in Gb/s: what NCCL assumes where the interface's is
     unreadable, and what a wireless link or a VPN carries."""
@@ -170,6 +171,7 @@ class Hardware(NamedTuple):
     bounce: Bounce
     redirect: Redirect
     tcp: Tcp
+    latency: Latency
     assumed: Assumed
     unnoticed_hours: Range
 
@@ -239,6 +241,7 @@ def load(text: str) -> Hardware:
         bounce=Bounce(**_fields(raw["bounce"])),
         redirect=Redirect(**_fields(raw["redirect"])),
         tcp=Tcp(**_fields(raw["tcp"])),
+        latency=Latency(**_fields(raw["latency"])),
         assumed=Assumed(**_fields(raw["assumed"])),
         unnoticed_hours=Range(*raw["unnoticed"]["hours"]),
     )
@@ -249,7 +252,7 @@ def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: tuple(value)
         if isinstance(value, list)
-        else {int(gen): rate for gen, rate in value.items()}
+        else {int(key) if key.isdigit() else key: one for key, one in value.items()}
         if isinstance(value, dict)
         else value
         for key, value in row.items()
@@ -260,6 +263,9 @@ def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
 def _gpu(row: Mapping[str, Any], links: Mapping[str, NvLink], nvls: Mapping[str, Nvls]) -> Gpu:
     return Gpu(
         name=row["name"],
+        memory_gbytes=row["memory_gbytes"],
+        memory_gbps=row["memory_gbps"],
+        bf16_tflops=row["bf16_tflops"],
         nvlink=links[row["nvlink"]] if "nvlink" in row else None,
         nvlinks=row.get("nvlinks", 0),
         bridged=row.get("bridged", False),

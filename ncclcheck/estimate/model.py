@@ -7,15 +7,15 @@ scatter and all_to_all, 1 for the rest; n ranks. All rates are GB/s of 10^9 byte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.hardware import Hardware, hardware
+from ncclcheck.estimate.hardware import Hardware, Latency, hardware
 from ncclcheck.estimate.limits import Factors, Limit, gpu_of, inside_node, out_of_node
 from ncclcheck.estimate.types import Range
 
-__all__ = ["Config", "NotModelledError", "Plateau", "all_reduce_factor", "plateau"]
+__all__ = ["Config", "Model", "NotModelledError", "Plateau", "busbw_factor", "shipped_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,15 @@ class Plateau:
     formula: str
 
 
+def busbw_factor(collective: str, ranks: int) -> float:
+    """busbw / algbw as nccl-tests counts it. Source: nccl-tests doc/PERFORMANCE.md."""
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if collective in ("all_gather", "reduce_scatter", "all_to_all"):
+        return (ranks - 1) / ranks
+    return 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class _Way:
     """One algorithm's busbw in GB/s, the limit that binds it, its arithmetic."""
@@ -38,31 +47,62 @@ class _Way:
     text: str
 
 
-def all_reduce_factor(ranks: int) -> float:
-    """busbw / algbw of an all_reduce."""
-    return 2 * (ranks - 1) / ranks
+class Model:
+    """The model with one table of constants. Answers are kept: rules ask the same again and again."""
+
+    def __init__(self, table: Hardware) -> None:
+        self.table = table
+        self.plateau = lru_cache(maxsize=8192)(self._plateau)
+
+    def _plateau(self, config: Config) -> Plateau:
+        """The best that NCCL's algorithms reach here, with the range of the limit that binds.
+
+        Raises NotModelledError where the model has no number.
+        """
+        table = self.table
+        if config.ranks < 2:
+            raise NotModelledError("one rank has nobody to talk to")
+        low, mid, high = (_best(config, table, factors) for factors in _factors(config, table))
+        return Plateau(
+            busbw=Range(
+                low.gbps * table.ranges[low.limit][0],
+                mid.gbps,
+                high.gbps * table.ranges[high.limit][1],
+            ),
+            limit=mid.limit,
+            algorithm=mid.algorithm,
+            formula=mid.text,
+        )
+
+    def at(self, config: Config, size: int) -> Plateau:
+        """The same at a message size in bytes (as nccl-tests counts it), latency included."""
+        top = self.plateau(config)
+        factor = busbw_factor(config.collective, config.ranks)
+        seconds = latency_us(config, top.algorithm, self.table.latency, size) * 1e-6
+        reached = [factor * size / 1e9 / (seconds + factor * size / 1e9 / gbps) for gbps in top.busbw]
+        return replace(top, busbw=Range(*reached))
 
 
-@lru_cache(maxsize=8192)
-def plateau(config: Config) -> Plateau:
-    """The best that NCCL's algorithms reach here, with the range of the limit that binds.
+@cache
+def shipped_model() -> Model:
+    """The model with the table that ships with the package."""
+    return Model(hardware())
 
-    Raises NotModelledError where the model has no number.
-    """
-    table = hardware()
-    if config.ranks < 2:
-        raise NotModelledError("one rank has nobody to talk to")
-    low, mid, high = (_best(config, table, factors) for factors in _factors(config, table))
-    return Plateau(
-        busbw=Range(
-            low.gbps * table.ranges[low.limit][0],
-            mid.gbps,
-            high.gbps * table.ranges[high.limit][1],
-        ),
-        limit=mid.limit,
-        algorithm=mid.algorithm,
-        formula=mid.text,
-    )
+
+def latency_us(config: Config, algorithm: str, latency: Latency, size: int) -> float:
+    """What the message takes beyond its bytes, in us."""
+    if config.nodes == 1:
+        path = "nvls" if algorithm == "nvls" else config.intra.partition("-")[0]
+    elif config.network == "socket":
+        path = "tcp"
+    elif config.network == "efa":
+        path = "efa" if config.nodes == 2 else "efa many"
+    elif config.network == "slingshot":
+        path = "slingshot"
+    else:
+        path = "rdma" if config.gpus_per_node > 2 else "rdma few"
+    us = latency.us["shm" if path == "mixed" else path]
+    return us * float(max(size, latency.flat_below_bytes) / 2**20) ** latency.growth
 
 
 def _factors(config: Config, table: Hardware) -> tuple[Factors, Factors, Factors]:
@@ -130,7 +170,7 @@ def _tree_share(config: Config, table: Hardware) -> float:
 
 
 def _tree(config: Config, table: Hardware, intra: Limit, net: Limit) -> _Way:
-    share, factor = _tree_share(config, table), all_reduce_factor(config.ranks)
+    share, factor = _tree_share(config, table), busbw_factor(config.collective, config.ranks)
     limits = [net.times(share)]
     if config.nodes == 2 and intra.name:
         limits.append(intra.times(table.algorithms.tree_intra))
@@ -142,7 +182,7 @@ def _nvls(config: Config, table: Hardware, net: Limit | None) -> Iterator[_Way]:
     nvls, g = gpu_of(config, table).nvls, config.gpus_per_node
     if nvls is None:
         return
-    factor = all_reduce_factor(config.ranks)
+    factor = busbw_factor(config.collective, config.ranks)
     inside = nvls.gbps / (1 + 1 / g)
     if net is None:
         busbw = inside * factor

@@ -8,7 +8,9 @@ import pytest
 
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import hardware
-from ncclcheck.estimate.model import plateau
+from ncclcheck.estimate.model import shipped_model
+
+plateau = shipped_model().plateau
 
 H100_PAIR = Config(2, 8, "H100 SXM", network="ib", nics=8, nic_gbit=400)
 A100_QUAD = Config(4, 8, "A100 SXM", network="ib", nics=8, nic_gbit=200)

@@ -9,7 +9,9 @@ from statistics import median
 import pytest
 
 from ncclcheck.estimate.config import Config
-from ncclcheck.estimate.model import plateau
+from ncclcheck.estimate.model import shipped_model
+
+plateau = shipped_model().plateau
 
 TABLE = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "busbw-measured.tsv"
 

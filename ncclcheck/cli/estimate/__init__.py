@@ -1,0 +1,1 @@
+"""`ncclcheck estimate`: what a job should get, before or without a log."""

@@ -1,0 +1,11 @@
+"""`ncclcheck estimate checkpoint`."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+def checkpoint() -> int:
+    """To come."""
+    return 2
