@@ -125,7 +125,7 @@ class Redirect(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """What a collective of 1 MiB takes beyond its bytes, in us, by the path that it goes; `growth`: with size^growth."""
+    """us: what a collective of 1 MiB takes beyond its bytes, by the path that it goes; it grows with size^growth."""
 
     growth: float
     flat_below_bytes: int

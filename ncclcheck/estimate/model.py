@@ -102,7 +102,7 @@ def latency_us(config: Config, algorithm: str, latency: Latency, size: int) -> f
     else:
         path = "rdma" if config.gpus_per_node > 2 else "rdma few"
     us = latency.us["shm" if path == "mixed" else path]
-    return us * float(max(size, latency.flat_below_bytes) / 2**20) ** latency.growth
+    return float(us * (max(size, latency.flat_below_bytes) / 2**20) ** latency.growth)
 
 
 def _factors(config: Config, table: Hardware) -> tuple[Factors, Factors, Factors]:
