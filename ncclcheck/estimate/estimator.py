@@ -13,7 +13,8 @@ from ncclcheck.estimate.candidates import Candidates, candidates
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor, shipped_model
-from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions, parse_params, size_text
+from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
+from ncclcheck.estimate.quantities import parse_params, size_text
 from ncclcheck.estimate.types import Cost, Estimate, Range
 from ncclcheck.facts.shape import JobShape
 
