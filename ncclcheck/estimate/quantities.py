@@ -11,10 +11,9 @@ from math import isfinite
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,2})?"
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_BYTES = {
-    **{"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15},
-    **{"kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40, "pib": 2.0**50},
-}
+_BYTES = {"": 1.0, "b": 1.0}
+_BYTES |= {f"{letter}b": 10.0**power for letter, power in zip("kmgtp", (3, 6, 9, 12, 15), strict=True)}
+_BYTES |= {f"{letter}ib": 2.0**power for letter, power in zip("kmgtp", (10, 20, 30, 40, 50), strict=True)}
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 LONGEST_SECONDS = 3.2e9  # a century
