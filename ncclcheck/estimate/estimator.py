@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import exp, floor, isfinite, log, log10
+from math import floor, isfinite, log, log10
 from typing import Any
 
 from ncclcheck.estimate.candidates import Candidates, candidates
@@ -15,7 +15,7 @@ from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor, shipped_model
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
 from ncclcheck.estimate.quantities import parse_params, size_text
-from ncclcheck.estimate.types import Cost, Estimate, Range
+from ncclcheck.estimate.types import Cost, Estimate, Range, spread
 from ncclcheck.facts.shape import JobShape
 
 __all__ = ["DTYPE_BYTES", "EstimateOptions", "Estimator", "Expected", "parse_params", "two_digits"]
@@ -136,7 +136,7 @@ class Estimator:
         if not pairs:
             return None
         inputs, assumed = self._inputs(found, pairs, changes, changes)
-        busbw = _spread([pair.healthy.busbw for pair in pairs])
+        busbw = spread([pair.healthy.busbw for pair in pairs])
         return Expected(
             busbw,
             _limits([pair.healthy for pair in pairs]),
@@ -212,8 +212,8 @@ class Estimator:
 
     def _estimate(self, pairs: Sequence[_Pair], basis: str, inputs: Mapping[str, str]) -> Estimate:
         healthy, actual = [pair.healthy for pair in pairs], [pair.actual for pair in pairs]
-        slowdown, size = _spread([pair.slowdown() for pair in pairs]), self.options.sync_bytes
-        before, after = _spread([one.busbw for one in healthy]), _spread([one.busbw for one in actual])
+        slowdown, size = spread([pair.slowdown() for pair in pairs]), self.options.sync_bytes
+        before, after = spread([one.busbw for one in healthy]), spread([one.busbw for one in actual])
         middle = min(
             pairs,
             key=lambda pair: (
@@ -232,9 +232,9 @@ class Estimator:
             formula=f"healthy {middle.healthy.formula}; actual {middle.actual.formula}{more}",
             inputs=inputs,
             sync_bytes=size,
-            sync_seconds_healthy=_spread([pair.seconds(pair.healthy.busbw, size) for pair in pairs]),
-            sync_seconds_actual=_spread([pair.seconds(pair.actual.busbw, size) for pair in pairs]),
-            extra_seconds=_spread([pair.extra_seconds(size) for pair in pairs]),
+            sync_seconds_healthy=spread([pair.seconds(pair.healthy.busbw, size) for pair in pairs]),
+            sync_seconds_actual=spread([pair.seconds(pair.actual.busbw, size) for pair in pairs]),
+            extra_seconds=spread([pair.extra_seconds(size) for pair in pairs]),
         )
 
     def _inputs(
@@ -289,14 +289,6 @@ def _matters(field: str, pairs: Sequence[_Pair]) -> bool:
     if field == "tcp_gbit":
         return any(config.network == "socket" for config in between)
     return True
-
-
-def _spread(ranges: Sequence[Range]) -> Range:
-    """Lowest low, highest high; the middle is the geometric mean of the expected values (plain mean if one is 0)."""
-    middles = [one.expected for one in ranges]
-    middle = exp(sum(map(log, middles)) / len(middles)) if min(middles) > 0 else sum(middles) / len(middles)
-    low, high = min(one.low for one in ranges), max(one.high for one in ranges)
-    return Range(low, min(max(middle, low), high), high)
 
 
 def _middle(plateaus: Sequence[Plateau], expected: float) -> Plateau:

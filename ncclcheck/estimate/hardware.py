@@ -19,6 +19,7 @@ class NvLink(NamedTuple):
 
     link_gbps: float
     ring_share: float
+    source: str
 
 
 class Nvls(NamedTuple):
@@ -26,6 +27,7 @@ class Nvls(NamedTuple):
 
     gbps: float
     limit: str
+    source: str
 
 
 class Gpu(NamedTuple):
@@ -65,6 +67,7 @@ class Network(NamedTuple):
     rates_gbit: tuple[float, ...]
     nics: int | None
     tree_gain: bool
+    source: str
 
 
 class Effect(NamedTuple):
@@ -93,6 +96,7 @@ class Algorithms(NamedTuple):
     tree_egress: tuple[float, ...]
     tree_intra: float
     nvlstree: float
+    source: str
 
 
 class Pcie(NamedTuple):
@@ -104,6 +108,7 @@ class Pcie(NamedTuple):
     ring_shm: float
     ring_mixed: float
     gpu_slot: float
+    source: str
 
     def raw_gbps(self, gen: int, width: int) -> float:
         return self.raw_x16_gbps[gen] * width / 16
@@ -115,6 +120,7 @@ class Bounce(NamedTuple):
     pair_share: Mapping[int, float]
     node_gbps: float
     c2c_share: float
+    source: str
 
 
 class Redirect(NamedTuple):
@@ -122,6 +128,7 @@ class Redirect(NamedTuple):
 
     acs_rail_share: float
     node_gbps: float
+    source: str
 
 
 class Latency(NamedTuple):
@@ -130,6 +137,7 @@ class Latency(NamedTuple):
     growth: float
     flat_below_bytes: int
     us: Mapping[str, float]
+    source: str
 
 
 class Tcp(NamedTuple):
@@ -143,6 +151,7 @@ class Tcp(NamedTuple):
     tuned_gbps: float
     unreadable_gbit: float
     wireless_gbit: float
+    source: str
 
 
 class Assumed(NamedTuple):
@@ -155,15 +164,17 @@ class Assumed(NamedTuple):
     nics_with_cards: tuple[int, ...]
     nodes: tuple[int, ...]
     gpus_per_node: tuple[int, ...]
+    source: str
 
 
 class Hardware(NamedTuple):
-    """The whole table. ranges: limit name -> (low, high) around the expected plateau."""
+    """The whole table. ranges: limit name -> (low, high) around the expected plateau; sources: of rows of one kind."""
 
     gpus: Mapping[str, Gpu]
     networks: Mapping[str, Network]
     effects: Mapping[str, Effect]
     ranges: Mapping[str, tuple[float, float]]
+    sources: Mapping[str, str]
     nvlink_totals: tuple[NvlinkTotal, ...]
     printed: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
     algorithms: Algorithms
@@ -220,7 +231,12 @@ def load(text: str) -> Hardware:
         gpus={row["name"]: _gpu(row, links, nvls) for row in raw["gpu"]},
         networks={
             name: Network(
-                row["share"], row["limit"], tuple(row["rates_gbit"]), row.get("nics"), row.get("tree_gain", True)
+                row["share"],
+                row["limit"],
+                tuple(row["rates_gbit"]),
+                row.get("nics"),
+                row.get("tree_gain", True),
+                row["source"],
             )
             for name, row in raw["networks"].items()
         },
@@ -228,7 +244,8 @@ def load(text: str) -> Hardware:
             name: Effect(Range(*row["factor"]), row["on"], row["measured"], row["source"])
             for name, row in raw["effects"].items()
         },
-        ranges={name: (low, high) for name, (low, high) in _fields(raw["ranges"]).items()},
+        ranges={name: (row[0], row[1]) for name, row in raw["ranges"].items() if name != "source"},
+        sources={**raw["sources"], "ranges": raw["ranges"]["source"]},
         nvlink_totals=tuple(
             NvlinkTotal(
                 tuple(row["totals_gbps"]), tuple(row["gpus"]), tuple(row.get("since", ())), tuple(row.get("before", ()))
@@ -248,7 +265,7 @@ def load(text: str) -> Hardware:
 
 
 def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A table's values without its source; lists become tuples, tables by generation get integer keys."""
+    """A table's values; lists become tuples, tables by generation get integer keys."""
     return {
         key: tuple(value)
         if isinstance(value, list)
@@ -256,7 +273,6 @@ def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict)
         else value
         for key, value in row.items()
-        if key != "source"
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import exp, log
 from typing import NamedTuple
 
 
@@ -16,6 +17,14 @@ class Range(NamedTuple):
 
     def scale(self, factor: float) -> Range:
         return Range(self.low * factor, self.expected * factor, self.high * factor)
+
+
+def spread(ranges: Sequence[Range]) -> Range:
+    """Lowest low, highest high; the middle is the geometric mean of the expected values (plain mean if one is 0)."""
+    middles = [one.expected for one in ranges]
+    middle = exp(sum(map(log, middles)) / len(middles)) if min(middles) > 0 else sum(middles) / len(middles)
+    low, high = min(one.low for one in ranges), max(one.high for one in ranges)
+    return Range(low, min(max(middle, low), high), high)
 
 
 @dataclass(frozen=True, slots=True)
