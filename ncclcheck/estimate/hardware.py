@@ -33,6 +33,7 @@ class Nvls(NamedTuple):
 class Gpu(NamedTuple):
     """A GPU class. nvlink None: no NVLink; bridged: NVLink joins pairs of cards; nvls None: no in-switch reduction.
 
+    unified: CPU and GPU share one memory.
     memory_gbytes: 10^9 bytes; memory_gbps: GB/s; bf16_tflops: dense, fp16 before Ampere; all as data sheets have them.
     cuda_since: the first CUDA release that compiles for it; empty: any in use.
     """
@@ -47,6 +48,7 @@ class Gpu(NamedTuple):
     nvls: Nvls | None
     p2p: bool
     c2c: bool
+    unified: bool
     pcie_gen: int
     pcie_width: int
     cuda_since: tuple[int, ...]
@@ -167,6 +169,48 @@ class Assumed(NamedTuple):
     source: str
 
 
+class Decode(NamedTuple):
+    """Inference: shares of a data sheet's memory bandwidth that are reached and of its memory that stay free; us of one
+    small all_reduce by the path; GPUs of a machine, and of a rack that is one NVLink domain."""
+
+    memory_share: Range
+    reserve_share: Range
+    nvlink_us: Range
+    pcie_us: Range
+    network_us: Range
+    domain_gpus: int
+    rack_gpus: int
+    source: str
+
+
+class HostLink(NamedTuple):
+    """Host memory to GPU, one way, GB/s: achieved over 16 lanes by PCIe generation, raw over NVLink-C2C.
+
+    raw_share: the worst and the best share of the raw rate.
+    """
+
+    x16_gbps: Mapping[int, float]
+    raw_share: tuple[float, float]
+    c2c_gbps: float
+    source: str
+
+
+class Checkpoint(NamedTuple):
+    """state_bytes: per parameter. young_below: how far Daly's interval may be from Young's for Young's to be taken."""
+
+    state_bytes: Range
+    restart_seconds: Range
+    young_below: float
+    source: str
+
+
+class Watchdog(NamedTuple):
+    """Seconds until PyTorch gives up on a collective that does not end."""
+
+    seconds: float
+    source: str
+
+
 class Hardware(NamedTuple):
     """The whole table. ranges: limit name -> (low, high) around the expected plateau; sources: of rows of one kind."""
 
@@ -184,6 +228,12 @@ class Hardware(NamedTuple):
     tcp: Tcp
     latency: Latency
     assumed: Assumed
+    decode: Decode
+    host_link: HostLink
+    checkpoint: Checkpoint
+    watchdog: Watchdog
+    notice_seconds: Mapping[str, float]
+    overlap: Mapping[str, Range]
     unnoticed_hours: Range
 
     def classes_of_name(self, name: str) -> tuple[str, ...]:
@@ -245,7 +295,7 @@ def load(text: str) -> Hardware:
             for name, row in raw["effects"].items()
         },
         ranges={name: (row[0], row[1]) for name, row in raw["ranges"].items() if name != "source"},
-        sources={**raw["sources"], "ranges": raw["ranges"]["source"]},
+        sources={**raw["sources"], **{name: raw[name]["source"] for name in ("ranges", "notice", "overlap")}},
         nvlink_totals=tuple(
             NvlinkTotal(
                 tuple(row["totals_gbps"]), tuple(row["gpus"]), tuple(row.get("since", ())), tuple(row.get("before", ()))
@@ -260,6 +310,12 @@ def load(text: str) -> Hardware:
         tcp=Tcp(**_fields(raw["tcp"])),
         latency=Latency(**_fields(raw["latency"])),
         assumed=Assumed(**_fields(raw["assumed"])),
+        decode=Decode(**_triples(raw["decode"])),
+        host_link=HostLink(**_fields(raw["host_link"])),
+        checkpoint=Checkpoint(**_triples(raw["checkpoint"])),
+        watchdog=Watchdog(**raw["watchdog"]),
+        notice_seconds={name: row for name, row in raw["notice"].items() if name != "source"},
+        overlap={name: row for name, row in _triples(raw["overlap"]).items() if name != "source"},
         unnoticed_hours=Range(*raw["unnoticed"]["hours"]),
     )
 
@@ -276,6 +332,11 @@ def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _triples(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's values; lists are low, expected, high."""
+    return {key: Range(*value) if isinstance(value, list) else value for key, value in row.items()}
+
+
 def _gpu(row: Mapping[str, Any], links: Mapping[str, NvLink], nvls: Mapping[str, Nvls]) -> Gpu:
     return Gpu(
         name=row["name"],
@@ -288,6 +349,7 @@ def _gpu(row: Mapping[str, Any], links: Mapping[str, NvLink], nvls: Mapping[str,
         nvls=nvls[row["nvls"]] if "nvls" in row else None,
         p2p=row.get("p2p", True),
         c2c=row.get("c2c", False),
+        unified=row.get("unified", False),
         pcie_gen=row["pcie_gen"],
         pcie_width=row.get("pcie_width", 16),
         cuda_since=tuple(row.get("cuda_since", ())),
