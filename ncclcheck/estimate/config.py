@@ -33,6 +33,7 @@ class Config:
     effect: a factor of hardware.toml's [effects], by name; "" none.
     nvlinks, pcie_gen, pcie_width: None: as the GPU class has them. channels: None: no limit.
     algorithm: "" lets the model choose as NCCL does. collective: as nccl-tests names it.
+    sharing: so many communicators of this shape, each with other GPUs of the nodes, use the network at the same time.
     """
 
     nodes: int
@@ -55,6 +56,7 @@ class Config:
     channels: int | None = None
     algorithm: str = ""
     collective: str = "all_reduce"
+    sharing: int = 1
 
     def __post_init__(self) -> None:
         for value, known in (
@@ -68,6 +70,8 @@ class Config:
                 raise ValueError(f"{value!r} is not one of {known}")
         if self.nodes < 1 or self.gpus_per_node < 1:
             raise ValueError("a job has at least one node and one GPU on it")
+        if self.sharing < 1:
+            raise ValueError("a communicator shares the network with itself at least")
         if not 0 <= self.crossing_share <= 1:
             raise ValueError("crossing_share is a share between 0 and 1")
 

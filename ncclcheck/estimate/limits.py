@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -81,12 +82,21 @@ def inside_node(config: Config, table: Hardware) -> Limit:
 
 
 def out_of_node(config: Config, table: Hardware, factors: Factors) -> Limit:
-    """What one node can put on the network: the lowest of the limits on that path."""
-    limits = _socket(config, table, factors) if config.network == "socket" else _rdma(config, table, factors)
+    """What one node can put on the network for one communicator: the lowest of the limits on that path.
+
+    Communicators that share a node share all of its limits, those of its GPUs as well: each has its own.
+    """
+    together = config.sharing
+    whole = replace(
+        config,
+        gpus_per_node=config.gpus_per_node * together,
+        channels=None if config.channels is None else config.channels * together,
+        sharing=1,
+    )
+    limits = _socket(whole, table, factors) if config.network == "socket" else _rdma(whole, table, factors)
     lowest = min(limits, key=lambda limit: limit.gbps)
-    if factors.node == 1.0:
-        return lowest
-    return lowest.times(factors.node)
+    share = factors.node / together
+    return lowest if share == 1.0 else lowest.times(share)
 
 
 def _socket(config: Config, table: Hardware, factors: Factors) -> list[Limit]:

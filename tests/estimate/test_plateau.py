@@ -143,6 +143,17 @@ def test_channels_cap_the_nics_in_use() -> None:
     assert plateau(two).busbw.expected == pytest.approx(plateau(four).busbw.expected / 2)
 
 
+def test_communicators_share_the_network_of_their_nodes() -> None:
+    """Eight communicators with a GPU on each of 32 nodes: an eighth of what caps a node as a whole."""
+    whole = Config(32, 8, "H100 SXM", network="ib", nics=8, nic_gbit=400, collective="all_gather")
+    for change in ({"nics": 4}, {"nics": 1}, {"gdr": False}, {"redirect": "vm"}, {"network": "socket"}):
+        node = replace(whole, **change)
+        eighth = plateau(replace(node, gpus_per_node=1, sharing=8))
+        assert eighth.busbw.expected == pytest.approx(plateau(node).busbw.expected / 8)
+        assert eighth.limit == plateau(node).limit
+    assert plateau(replace(whole, gpus_per_node=1)).limit == "gpu slot"  # alone it has the network for itself
+
+
 def test_bridges_join_pairs_only() -> None:
     assert plateau(Config(1, 2, "RTX A6000")).limit == "nvlink ring"
     assert plateau(Config(1, 4, "RTX A6000")).limit == "mixed"
@@ -183,6 +194,7 @@ def test_no_number_is_better_than_a_wrong_one(config: Config) -> None:
         {"nodes": 0},
         {"crossing_share": 1.5},
         {"redirect": "yes"},
+        {"sharing": 0},
     ],
 )
 def test_nonsense_is_refused(change: dict[str, object]) -> None:
