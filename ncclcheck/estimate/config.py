@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 INTRA = ("nvlink", "pcie-switch", "pcie-cpu", "shm", "mixed")
 NETWORKS = ("", "ib", "roce", "efa", "slingshot", "tcpx", "tcpxo", "other", "socket")
-ALGORITHMS = ("", "ring", "tree", "nvls")
+ALGORITHMS = ("", "ring", "tree", "nvls", "collnet", "pat")
+PROTOCOLS = ("", "simple", "ll", "ll128")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "sendrecv", "all_to_all")
 REDIRECTS = ("", "acs", "vm")
 
@@ -29,10 +30,12 @@ class Config:
     tcp_gbit: line rate of the socket interface, None: faster than one flow. tcp_tuned: several sockets and threads.
     redirect: peer traffic goes up to the root complex: "acs" (ACS redirect or translating IOMMU) or "vm" (a guest
         without a peer path).
-    crossing_share: part of the traffic between nodes that changes rails (0 to 1).
-    effect: a factor of hardware.toml's [effects], by name; "" none.
+    crossing_share: part of the traffic between nodes that changes rails and climbs to the spine (0 to 1);
+        oversubscription: leaf to spine, 1 is none.
+    sharp: in-network reduction is in use (CollNet, NVLS with SHARP).
+    effect: factors of hardware.toml's [effects], names joined by "+"; "" none.
     nvlinks, pcie_gen, pcie_width: None: as the GPU class has them. channels: None: no limit.
-    algorithm: "" lets the model choose as NCCL does. collective: as nccl-tests names it.
+    algorithm, protocol: "" lets the model choose as NCCL does. collective: as nccl-tests names it.
     sharing: so many communicators of this shape, each with other GPUs of the nodes, use the network at the same time.
     """
 
@@ -49,12 +52,15 @@ class Config:
     tcp_tuned: bool = False
     redirect: str = ""
     crossing_share: float = 0.0
+    oversubscription: float = 1.0
+    sharp: bool = False
     effect: str = ""
     nvlinks: int | None = None
     pcie_gen: int | None = None
     pcie_width: int | None = None
     channels: int | None = None
     algorithm: str = ""
+    protocol: str = ""
     collective: str = "all_reduce"
     sharing: int = 1
 
@@ -63,6 +69,7 @@ class Config:
             (self.intra, INTRA),
             (self.network, NETWORKS),
             (self.algorithm, ALGORITHMS),
+            (self.protocol, PROTOCOLS),
             (self.collective, COLLECTIVES),
             (self.redirect, REDIRECTS),
         ):
@@ -74,6 +81,14 @@ class Config:
             raise ValueError("a communicator shares the network with itself at least")
         if not 0 <= self.crossing_share <= 1:
             raise ValueError("crossing_share is a share between 0 and 1")
+        if not self.oversubscription >= 1:
+            raise ValueError("oversubscription is at least 1")
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """The names in `effect`, and the factor of a protocol that is known only as one."""
+        named = tuple(filter(None, self.effect.split("+")))
+        return (*named, "proto-ll128") if self.protocol == "ll128" else named
 
     @property
     def ranks(self) -> int:

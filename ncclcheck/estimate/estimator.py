@@ -25,7 +25,20 @@ FROM_LOG = "modelled from log"
 FROM_ASSUMPTIONS = "modelled from assumptions"
 
 NETWORK_FIELDS = frozenset(
-    {"network", "gdr", "nics", "nic_gbit", "tcp_gbit", "tcp_tuned", "redirect", "crossing_share", "channels", "effect"}
+    {
+        "network",
+        "gdr",
+        "nics",
+        "nic_gbit",
+        "tcp_gbit",
+        "tcp_tuned",
+        "redirect",
+        "crossing_share",
+        "oversubscription",
+        "sharp",
+        "channels",
+        "effect",
+    }
 )
 
 Changes = Mapping[str, object]
@@ -251,7 +264,7 @@ class Estimator:
         for name, changes in (("healthy", healthy), ("actual", actual)):
             if changes:
                 inputs[name] = ", ".join(f"{key} = {_text(value)}" for key, value in changes.items())
-        for name in {pair.after.effect for pair in pairs} - {""}:
+        for name in {name for pair in pairs for name in pair.after.effects}:
             effect = self.hardware.effects[name]
             inputs[f"factor {name}"] = (
                 f"{effect.factor.low:g} / {effect.factor.expected:g} / {effect.factor.high:g} ({effect.source})"

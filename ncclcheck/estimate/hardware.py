@@ -17,6 +17,7 @@ TOTAL_TOLERANCE_GBPS = 0.6  # NCCL prints NVLink totals with one decimal; old re
 class NvLink(NamedTuple):
     """One NVLink generation: what NCCL counts per link (GB/s, one direction) and the share a ring reaches."""
 
+    generation: str
     link_gbps: float
     ring_share: float
     source: str
@@ -91,13 +92,31 @@ class NvlinkTotal(NamedTuple):
 
 
 class Algorithms(NamedTuple):
-    """Shares of NCCL's all_reduce algorithms; tree_egress counts messages for 2, 3 and 4 or more nodes."""
+    """Shares of NCCL's algorithms and protocols; tree_egress counts messages for 2, 3 and 4 or more nodes.
+
+    tree_few_gpus: up to so many GPUs per node a tree on two nodes has the share tree_two_nodes_few.
+    """
 
     tree_two_nodes: float
+    tree_two_nodes_few: float
+    tree_few_gpus: int
     tree_more_nodes: float
     tree_egress: tuple[float, ...]
     tree_intra: float
     nvlstree: float
+    collnet_network: float
+    collnet_intra: float
+    collnet_nvls: float
+    pat: float
+    ll_share: float
+    source: str
+
+
+class Racks(NamedTuple):
+    """NVLink domains of more than gpus_from GPUs: channels that leave one."""
+
+    gpus_from: int
+    network_channels: int
     source: str
 
 
@@ -107,7 +126,7 @@ class Pcie(NamedTuple):
     raw_x16_gbps: Mapping[int, float]
     ring_switch: float
     ring_cpu: float
-    ring_shm: float
+    ring_shm: Mapping[int, float]
     ring_mixed: float
     gpu_slot: float
     source: str
@@ -126,27 +145,37 @@ class Bounce(NamedTuple):
 
 
 class Redirect(NamedTuple):
-    """Peer traffic through the root complex: share left per rail under ACS, cap of a node in GB/s."""
+    """Peer traffic through the root complex: what a rail carries under ACS, what a node does; GB/s."""
 
-    acs_rail_share: float
+    acs_rail_gbps: float
     node_gbps: float
     source: str
 
 
 class Latency(NamedTuple):
-    """us: what a collective of 1 MiB takes beyond its bytes, by the path that it goes; it grows with size^growth."""
+    """us: what a collective of 1 MiB takes beyond its bytes, by the path that it goes; it grows with size^growth.
+
+    hop_us: for each round of the network beyond two nodes. spread: factors of the low and the high latency.
+    """
 
     growth: float
     flat_below_bytes: int
+    hop_us: float
+    spread: tuple[float, float]
     us: Mapping[str, float]
     source: str
 
 
 class Tcp(NamedTuple):
-    """Socket transport: share of the line, caps in GB/s, and rates in Gb/s: what NCCL assumes where the interface's is
-    unreadable, and what a wireless link or a VPN carries."""
+    """Socket transport: shares of the line, caps in GB/s, and rates in Gb/s.
+
+    line_share_many: many GPUs per node on a line above shared_from_gbit. unreadable: what NCCL assumes where the
+    interface's rate is. wireless: what a wireless link or a VPN carries.
+    """
 
     line_share: float
+    line_share_many: float
+    shared_from_gbit: float
     few_gpus_gbps: float
     many_gpus_gbps: float
     many_gpus_from: int
@@ -222,6 +251,8 @@ class Hardware(NamedTuple):
     nvlink_totals: tuple[NvlinkTotal, ...]
     printed: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]
     algorithms: Algorithms
+    racks: Racks
+    ll_gbps: Mapping[str, tuple[float, ...]]
     pcie: Pcie
     bounce: Bounce
     redirect: Redirect
@@ -270,12 +301,33 @@ class Hardware(NamedTuple):
 @cache
 def hardware() -> Hardware:
     """The table that ships with the package."""
-    return load(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
+    return _build(_raw())
 
 
-def load(text: str) -> Hardware:
-    raw = tomllib.loads(text)
-    links = {name: NvLink(**_fields(row)) for name, row in raw["nvlink"].items()}
+def hardware_with(constants: Mapping[str, float]) -> Hardware:
+    """The same table with some numbers replaced, by their path in hardware.toml ("bounce.pair_share.4").
+
+    Raises ValueError for a path that names no number.
+    """
+    raw = _raw()
+    for path, value in constants.items():
+        *parents, last = path.split(".")
+        table: Any = raw
+        for name in parents:
+            table = table.get(name) if isinstance(table, dict) else None
+        known = table.get(last) if isinstance(table, dict) else None
+        if isinstance(known, bool) or not isinstance(known, int | float):
+            raise ValueError(f"{path!r} is no number of the hardware table")
+        table[last] = value
+    return _build(raw)
+
+
+def _raw() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
+
+
+def _build(raw: Mapping[str, Any]) -> Hardware:
+    links = {name: NvLink(name, **_fields(row)) for name, row in raw["nvlink"].items()}
     nvls = {name: Nvls(**_fields(row)) for name, row in raw["nvls"].items()}
     return Hardware(
         gpus={row["name"]: _gpu(row, links, nvls) for row in raw["gpu"]},
@@ -304,6 +356,8 @@ def load(text: str) -> Hardware:
         ),
         printed=tuple((re.compile(row["pattern"], re.IGNORECASE), tuple(row["gpus"])) for row in raw["printed"]),
         algorithms=Algorithms(**_fields(raw["algorithms"])),
+        racks=Racks(**_fields(raw["racks"])),
+        ll_gbps={name: tuple(row) for name, row in raw["protocol_ll"].items() if name != "source"},
         pcie=Pcie(**_fields(raw["pcie"])),
         bounce=Bounce(**_fields(raw["bounce"])),
         redirect=Redirect(**_fields(raw["redirect"])),

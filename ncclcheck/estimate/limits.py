@@ -1,28 +1,49 @@
-"""What can hold a job back: the ring inside a node, and what a node can put on the network."""
+"""What can hold a job back: the ring inside a node, and what a node can put on the network.
+
+A limit is a range, and the lowest of several limits is the lowest of their low, expected and high values: what might
+bind counts as well as what is expected to.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import Gpu, Hardware
+from ncclcheck.estimate.types import Range
+
+ALL = Range(1.0, 1.0, 1.0)
 
 
 class Limit(NamedTuple):
     """A named upper bound in GB/s, and the product it came from ("": a constant of the table)."""
 
     name: str
-    gbps: float
+    gbps: Range
     product: str = ""
 
     def times(self, share: float) -> Limit:
-        inner = f"({self.product})" if self.product else rate_text(self.gbps)
-        return Limit(self.name, share * self.gbps, f"{share:.3g} x {inner}")
+        inner = f"({self.product})" if self.product else rate_text(self.gbps.expected)
+        return Limit(self.name, self.gbps.scale(share), f"{share:.3g} x {inner}")
+
+    def left(self, factor: Range) -> Limit:
+        """What an effect leaves of it."""
+        return self if factor == ALL else self.times(factor.expected)._replace(gbps=self.gbps.times(factor))
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.name, self.product, "=" if self.product else "", rate_text(self.gbps))))
+        rate = rate_text(self.gbps.expected)
+        return " ".join(filter(None, (self.name, self.product, "=" if self.product else "", rate)))
+
+
+class Factors(NamedTuple):
+    """What is left (0 to 1) of the fabric between NICs, of a node's network, and of everything."""
+
+    fabric: Range = ALL
+    node: Range = ALL
+    all: Range = ALL
 
 
 def rate_text(gbps: float) -> str:
@@ -30,12 +51,16 @@ def rate_text(gbps: float) -> str:
     return f"{gbps:.0f}" if gbps >= 100 else f"{gbps:.3g}"
 
 
-class Factors(NamedTuple):
-    """What is left (0 to 1) of the fabric between NICs, of a node's network, and of everything."""
+def known_limit(table: Hardware, name: str, gbps: float, product: str = "") -> Limit:
+    """A limit with the range of its kind."""
+    low, high = table.ranges[name]
+    return Limit(name, Range(low * gbps, gbps, high * gbps), product)
 
-    fabric: float = 1.0
-    node: float = 1.0
-    all: float = 1.0
+
+def lowest(limits: Sequence[Limit]) -> Limit:
+    """The one that is expected to bind; its range is that of the minimum of all."""
+    binding = min(limits, key=lambda limit: limit.gbps.expected)
+    return binding._replace(gbps=Range(*map(min, zip(*(limit.gbps for limit in limits), strict=True))))
 
 
 def gpu_of(config: Config, table: Hardware) -> Gpu:
@@ -57,7 +82,7 @@ def slot_gbps(config: Config, table: Hardware) -> tuple[int, float]:
 def inside_node(config: Config, table: Hardware) -> Limit:
     """Ring bus bandwidth inside a node; infinite with one GPU per node."""
     if config.gpus_per_node == 1:
-        return Limit("", inf)
+        return Limit("", Range(inf, inf, inf))
     gpu = gpu_of(config, table)
     path = config.intra
     if path == "nvlink":
@@ -68,17 +93,17 @@ def inside_node(config: Config, table: Hardware) -> Limit:
         else:
             links = gpu.nvlinks if config.nvlinks is None else config.nvlinks
             rate, share = gpu.nvlink.link_gbps, gpu.nvlink.ring_share
-            return Limit("nvlink ring", links * rate * share, f"{links} x {rate:g} x {share:g}")
+            return known_limit(table, "nvlink ring", links * rate * share, f"{links} x {rate:g} x {share:g}")
     if path == "pcie-switch" and config.redirect == "acs":
         path = "pcie-cpu"
+    gen, raw = slot_gbps(config, table)
     name, share = {
         "pcie-switch": ("pcie switch", table.pcie.ring_switch),
         "pcie-cpu": ("pcie via cpu", table.pcie.ring_cpu),
-        "shm": ("shm", table.pcie.ring_shm),
+        "shm": ("shm", table.pcie.ring_shm[gen]),
         "mixed": ("mixed", table.pcie.ring_mixed),
     }[path]
-    _, raw = slot_gbps(config, table)
-    return Limit(name, raw * share, f"{raw:.3g} x {share:g}")
+    return known_limit(table, name, raw * share, f"{raw:.3g} x {share:g}")
 
 
 def out_of_node(config: Config, table: Hardware, factors: Factors) -> Limit:
@@ -94,21 +119,22 @@ def out_of_node(config: Config, table: Hardware, factors: Factors) -> Limit:
         sharing=1,
     )
     limits = _socket(whole, table, factors) if config.network == "socket" else _rdma(whole, table, factors)
-    lowest = min(limits, key=lambda limit: limit.gbps)
-    share = factors.node / together
-    return lowest if share == 1.0 else lowest.times(share)
+    left = lowest(limits).left(factors.node)
+    return left if together == 1 else left.times(1 / together)
 
 
 def _socket(config: Config, table: Hardware, factors: Factors) -> list[Limit]:
     tcp = table.tcp
+    many = config.gpus_per_node >= tcp.many_gpus_from
     if config.tcp_tuned:
-        limits = [Limit("tcp tuned", tcp.tuned_gbps)]
+        limits = [known_limit(table, "tcp tuned", tcp.tuned_gbps)]
     else:
-        many = config.gpus_per_node >= tcp.many_gpus_from
-        limits = [Limit("tcp flow", tcp.many_gpus_gbps if many else tcp.few_gpus_gbps)]
+        limits = [known_limit(table, "tcp flow", tcp.many_gpus_gbps if many else tcp.few_gpus_gbps)]
     if config.tcp_gbit is not None:
-        line = config.tcp_gbit / 8 * tcp.line_share * factors.fabric
-        limits.append(Limit("tcp line", line, f"{config.tcp_gbit:g} Gb/s x {tcp.line_share:g}"))
+        # Below a flow's own limit one GPU fills the line; many flows on a fast line get in each other's way.
+        share = tcp.line_share_many if many and config.tcp_gbit > tcp.shared_from_gbit else tcp.line_share
+        line = known_limit(table, "tcp line", config.tcp_gbit / 8 * share, f"{config.tcp_gbit:g} Gb/s x {share:g}")
+        limits.append(line.left(factors.fabric))
     return limits
 
 
@@ -117,36 +143,40 @@ def _rdma(config: Config, table: Hardware, factors: Factors) -> list[Limit]:
         raise NotModelledError("several nodes, and no network between them")
     if config.nics < 1 or config.nic_gbit <= 0:
         raise NotModelledError("several nodes, and no NICs")
-    network, gpu = table.networks[config.network], gpu_of(config, table)
+    network = table.networks[config.network]
     used = config.nics if config.channels is None else min(config.nics, config.channels)
-    pairs = min(used, config.gpus_per_node)
     rail = config.nic_gbit / 8 * network.share
-    gen, raw = slot_gbps(config, table)
     nics = f"{used} x {config.nic_gbit / 8:g} x {network.share:g}"
-    limits = [
-        Limit(
-            network.limit,
-            used * rail * factors.fabric,
-            nics if factors.fabric == 1.0 else f"{nics} x {factors.fabric:.3g}",
-        )
+    limits = [known_limit(table, network.limit, used * rail, nics).left(factors.fabric)]
+    if config.gpus_per_node > table.racks.gpus_from and used > (channels := table.racks.network_channels):
+        limits.append(known_limit(table, "rack channels", channels * rail, f"{channels} x {rail:.3g}"))
+    return [*limits, *(_through_the_gpu(config, table) if config.gdr else _staged(config, table, used * rail, used))]
+
+
+def _staged(config: Config, table: Hardware, nics_gbps: float, used: int) -> list[Limit]:
+    """Without GPUDirect RDMA every byte goes through host memory on both sides."""
+    bounce = table.bounce
+    if gpu_of(config, table).c2c:
+        share = bounce.c2c_share
+        return [known_limit(table, "bounce c2c", nics_gbps * share, f"{nics_gbps:.3g} x {share:g}")]
+    gen, raw = slot_gbps(config, table)
+    pairs, share = min(used, config.gpus_per_node), bounce.pair_share[gen]
+    return [
+        known_limit(table, "bounce", pairs * raw * share, f"{pairs} x {raw:.3g} x {share:g}"),
+        known_limit(table, "bounce node", bounce.node_gbps),
     ]
-    if not config.gdr:
-        if gpu.c2c:
-            share = table.bounce.c2c_share
-            return [*limits, Limit("bounce c2c", used * rail * share, f"{nics} x {share:g}")]
-        pair_share = table.bounce.pair_share[gen]
-        return [
-            *limits,
-            Limit("bounce", pairs * raw * pair_share, f"{pairs} x {raw:.3g} x {pair_share:g}"),
-            Limit("bounce node", table.bounce.node_gbps),
-        ]
-    if not gpu.c2c:
-        share = table.pcie.gpu_slot
-        slots = config.gpus_per_node
-        limits.append(Limit("gpu slot", slots * raw * share, f"{slots} x {raw:.3g} x {share:g}"))
+
+
+def _through_the_gpu(config: Config, table: Hardware) -> list[Limit]:
+    """The NIC reads GPU memory: by the GPU's slot, and up to the root complex where something redirects it."""
+    limits = []
+    if not gpu_of(config, table).c2c:
+        _, raw = slot_gbps(config, table)
+        share, slots = table.pcie.gpu_slot, config.gpus_per_node
+        limits.append(known_limit(table, "gpu slot", slots * raw * share, f"{slots} x {raw:.3g} x {share:g}"))
     if config.redirect:
-        limits.append(Limit("root complex", table.redirect.node_gbps))
+        limits.append(known_limit(table, "root complex", table.redirect.node_gbps))
     if config.redirect == "acs":
-        share = table.redirect.acs_rail_share
-        limits.append(Limit("acs rail", used * rail * share, f"{nics} x {share:g}"))
+        rail, used = table.redirect.acs_rail_gbps, config.nics
+        limits.append(known_limit(table, "acs rail", used * rail, f"{used} x {rail:g}"))
     return limits

@@ -1,4 +1,4 @@
-"""The plateau: bus bandwidth that a collective of large messages reaches on a configuration.
+"""Bus bandwidth that a collective reaches on a configuration: for large messages, and by size.
 
 busbw is nccl-tests' column: algbw (message bytes per second) times 2(n-1)/n for all_reduce, (n-1)/n for gather,
 scatter and all_to_all, 1 for the rest; n ranks. All rates are GB/s of 10^9 bytes. Constants: hardware.toml.
@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.hardware import Hardware, Latency, hardware
-from ncclcheck.estimate.limits import Factors, Limit, gpu_of, inside_node, out_of_node
+from ncclcheck.estimate.hardware import Hardware, hardware
+from ncclcheck.estimate.latency import latency_us
+from ncclcheck.estimate.limits import ALL, Factors, Limit, gpu_of, inside_node, known_limit, lowest, out_of_node
 from ncclcheck.estimate.types import Range
 
 __all__ = ["Config", "Model", "NotModelledError", "Plateau", "busbw_factor", "shipped_model"]
@@ -37,16 +38,6 @@ def busbw_factor(collective: str, ranks: int) -> float:
     return 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """One algorithm's busbw in GB/s, the limit that binds it, its arithmetic."""
-
-    algorithm: str
-    gbps: float
-    limit: str
-    text: str
-
-
 class Model:
     """The model with one table of constants. Answers are kept: rules ask the same again and again."""
 
@@ -55,32 +46,46 @@ class Model:
         self.plateau = lru_cache(maxsize=8192)(self._plateau)
 
     def _plateau(self, config: Config) -> Plateau:
-        """The best that NCCL's algorithms reach here, with the range of the limit that binds.
+        """The best that NCCL's algorithms reach with large messages, with the range of the limits that may bind.
 
         Raises NotModelledError where the model has no number.
         """
+        ways = list(self._ways(config))
+        best = max(ways, key=lambda way: way.busbw.expected)
+        return replace(best, busbw=Range(*map(max, zip(*(way.busbw for way in ways), strict=True))))
+
+    def at(self, config: Config, size: int) -> Plateau:
+        """The same for messages of `size` bytes (as nccl-tests counts them): latency counts, and may choose another
+        algorithm. Raises NotModelledError where the model has no number, ValueError if size < 1."""
+        if size < 1:
+            raise ValueError("a message has at least one byte")
+        reached = [self._sized(config, way, size) for way in self._ways(config, small=True)]
+        best = max(reached, key=lambda way: way.busbw.expected)
+        return replace(best, busbw=Range(*map(max, zip(*(way.busbw for way in reached), strict=True))))
+
+    def _sized(self, config: Config, way: Plateau, size: int) -> Plateau:
+        us = latency_us(config, way.algorithm, size, self.table.latency)
+        work = busbw_factor(config.collective, config.ranks) * size
+        quick, slow = self.table.latency.spread
+        reached = [
+            work / (us * 1e3 * factor + work / gbps) for factor, gbps in zip((slow, 1.0, quick), way.busbw, strict=True)
+        ]
+        text = f"{size:,} B / ({us:.0f} us + {size:,} B / algbw); plateau {way.formula}"
+        return replace(way, busbw=Range(*reached), formula=text)
+
+    def _ways(self, config: Config, small: bool = False) -> Iterator[Plateau]:
+        """Each algorithm's plateau. small: with those that NCCL takes for small messages only."""
         table = self.table
         if config.ranks < 2:
             raise NotModelledError("one rank has nobody to talk to")
-        low, mid, high = (_best(config, table, factors) for factors in _factors(config, table))
-        return Plateau(
-            busbw=Range(
-                low.gbps * table.ranges[low.limit][0],
-                mid.gbps,
-                high.gbps * table.ranges[high.limit][1],
-            ),
-            limit=mid.limit,
-            algorithm=mid.algorithm,
-            formula=mid.text,
-        )
-
-    def at(self, config: Config, size: int) -> Plateau:
-        """The same at a message size in bytes (as nccl-tests counts it), latency included."""
-        top = self.plateau(config)
-        factor = busbw_factor(config.collective, config.ranks)
-        seconds = latency_us(config, top.algorithm, self.table.latency, size) * 1e-6
-        reached = [factor * size / 1e9 / (seconds + factor * size / 1e9 / gbps) for gbps in top.busbw]
-        return replace(top, busbw=Range(*reached))
+        factors = _factors(config, table)
+        ways = _all_reduce(config, table, factors, small) if config.collective == "all_reduce" else None
+        for way in ways or _others(config, table, factors):
+            if factors.all == ALL:
+                yield way
+            else:
+                formula = f"({way.formula}) x {factors.all.expected:.3g}"
+                yield replace(way, busbw=way.busbw.times(factors.all), formula=formula)
 
 
 @cache
@@ -89,125 +94,145 @@ def shipped_model() -> Model:
     return Model(hardware())
 
 
-def latency_us(config: Config, algorithm: str, latency: Latency, size: int) -> float:
-    """What the message takes beyond its bytes, in us."""
-    if config.nodes == 1:
-        path = "nvls" if algorithm == "nvls" else config.intra.partition("-")[0]
-    elif config.network == "socket":
-        path = "tcp"
-    elif config.network == "efa":
-        path = "efa" if config.nodes == 2 else "efa many"
-    elif config.network == "slingshot":
-        path = "slingshot"
-    else:
-        path = "rdma" if config.gpus_per_node > 2 else "rdma few"
-    us = latency.us["shm" if path == "mixed" else path]
-    return float(us * (max(size, latency.flat_below_bytes) / 2**20) ** latency.growth)
-
-
-def _factors(config: Config, table: Hardware) -> tuple[Factors, Factors, Factors]:
-    """Low, expected and high of what effects leave."""
-    fabric, node, whole = ([1.0, 1.0, 1.0] for _ in range(3))
-    if config.effect:
-        effect = table.effects[config.effect]
-        target = {"fabric": fabric, "node": node, "all": whole}[effect.on]
-        target[:] = [effect.factor.low, effect.factor.expected, effect.factor.high]
+def _factors(config: Config, table: Hardware) -> Factors:
+    """What effects leave."""
+    left = {"fabric": ALL, "node": ALL, "all": ALL}
+    for name in config.effects:
+        effect = table.effects[name]
+        left[effect.on] = left[effect.on].times(effect.factor)
     if config.crossing_share:
-        x, rate = config.crossing_share, table.effects["crossing"].factor
-        for i, m in enumerate((rate.low, rate.expected, rate.high)):
-            fabric[i] /= 1 - x + x / m
-    low, mid, high = (Factors(*parts) for parts in zip(fabric, node, whole, strict=True))
-    return low, mid, high
+        x, spine = config.crossing_share, 1 / config.oversubscription
+        rates = [min(rate, spine) for rate in table.effects["crossing"].factor]
+        left["fabric"] = left["fabric"].times(Range(*(1 / (1 - x + x / rate) for rate in rates)))
+    return Factors(**left)
 
 
-def _best(config: Config, table: Hardware, factors: Factors) -> _Way:
-    ways = _all_reduce if config.collective == "all_reduce" else _others
-    best = max(ways(config, table, factors), key=lambda way: way.gbps)
-    if factors.all == 1.0:
-        return best
-    return _Way(best.algorithm, best.gbps * factors.all, best.limit, f"({best.text}) x {factors.all:g}")
-
-
-def _all_reduce(config: Config, table: Hardware, factors: Factors) -> Iterator[_Way]:
+def _all_reduce(config: Config, table: Hardware, factors: Factors, small: bool) -> Iterator[Plateau]:
     """The algorithms that NCCL would consider, or the one that is asked for.
 
-    On two nodes NCCL rates a tree by the bandwidth inside the nodes and takes it; on more it takes the ring. Sockets,
-    host staging and some networks were only seen with the ring's number, so no tree gain is counted for them.
+    On two nodes NCCL rates a tree by the bandwidth inside the nodes and takes it; on more it takes the ring, and the
+    tree for small messages. Sockets, host staging and some networks were only seen with the ring's number, so no tree
+    gain is counted for them.
     """
     intra = inside_node(config, table)
-    one_node = config.nodes == 1
-    net = None if one_node else out_of_node(config, table, factors)
-    ring_only = net is not None and not (config.gdr and _tree_gain(config, table))
+    net = None if config.nodes == 1 else out_of_node(config, table, factors)
     asked = config.algorithm
-    nvls = asked in ("", "nvls") and config.nvls and config.intra == "nvlink" and config.gpus_per_node > 1
-    if nvls and not ring_only:
-        yield from _nvls(config, table, net)
-    if net is not None and not ring_only and (asked == "tree" or (asked == "" and config.nodes == 2)):
-        yield _tree(config, table, intra, net)
-    if net is None or asked in ("", "ring") or ring_only:
-        yield _ring(intra, net)
-    elif asked == "nvls" and not (nvls and gpu_of(config, table).nvls):
+    if asked == "collnet" or config.sharp:
+        yield _collnet(config, table, intra, net)
+        if asked == "collnet":
+            return
+    in_switch = config.nvls and config.intra == "nvlink" and config.gpus_per_node > 1
+    gain = net is None or (config.gdr and (asked == "tree" or _tree_gain(config, table)))
+    if config.protocol == "ll":
+        in_switch, gain = False, net is None  # the ring's number is the best that is known of LL
+    if asked in ("", "nvls") and in_switch and gain and gpu_of(config, table).nvls:
+        yield _nvls(config, table, net)
+    elif asked == "nvls" and gain:
         raise NotModelledError("NVLS is asked for and not available")
+    ring = _ring(config, table, intra, net)
+    if net is not None and gain and (asked == "tree" or (asked == "" and config.nodes == 2)):
+        yield _tree(config, table, intra, net)
+    elif net is not None and small and asked == "":
+        yield replace(ring, algorithm="tree")
+    if net is None or asked in ("", "ring", "pat") or not gain:
+        yield ring
 
 
 def _tree_gain(config: Config, table: Hardware) -> bool:
     return config.network in table.networks and table.networks[config.network].tree_gain
 
 
-def _ring(intra: Limit, net: Limit | None) -> _Way:
-    if net is None:
-        return _Way("ring", intra.gbps, intra.name, str(intra))
-    lowest = min(intra, net, key=lambda limit: limit.gbps)
-    text = str(net) if not intra.name else f"min({intra}, {net})"
-    return _Way("ring", lowest.gbps, lowest.name, text)
+def _way(algorithm: str, limits: list[Limit], factor: float = 1.0) -> Plateau:
+    """The lowest of the limits, as bus bandwidth."""
+    told = [limit for limit in limits if limit.name]
+    binding = lowest(told)
+    text = str(told[0]) if len(told) == 1 else f"min({', '.join(map(str, told))})"
+    if factor != 1.0:
+        text = f"{text} x {factor:.4g}"
+    return Plateau(binding.gbps.scale(factor), binding.name, algorithm, text)
 
 
-def _tree_share(config: Config, table: Hardware) -> float:
+def _ring(config: Config, table: Hardware, intra: Limit, net: Limit | None) -> Plateau:
+    limits = [intra] if net is None else [intra, net]
+    if config.protocol == "ll":
+        row = table.ll_gbps[_generation(config, table)]
+        limits = [limit.times(table.algorithms.ll_share) for limit in limits]
+        limits.append(known_limit(table, "protocol ll", row[min(config.nodes.bit_length(), len(row)) - 1]))
+    return _way("ring", limits)
+
+
+def _generation(config: Config, table: Hardware) -> str:
+    """A GPU's generation by its PCIe: what the protocols' limits go by."""
+    gpu = gpu_of(config, table)
+    if gpu.nvlink is not None and gpu.nvlink.generation in table.ll_gbps:
+        return gpu.nvlink.generation
+    return {3: "volta", 4: "ampere", 5: "hopper"}.get(gpu.pcie_gen, "blackwell")
+
+
+def _tree(config: Config, table: Hardware, intra: Limit, net: Limit) -> Plateau:
+    limits = [net.times(_tree_share(config, table, in_switch=False))]
+    if config.nodes == 2 and intra.name:
+        limits.append(intra.times(table.algorithms.tree_intra))
+    return _way("tree", limits, busbw_factor("all_reduce", config.ranks))
+
+
+def _tree_share(config: Config, table: Hardware, in_switch: bool) -> float:
     """algbw of a tree as a share of what a node puts on the network."""
     rules = table.algorithms
     egress = rules.tree_egress[min(config.nodes - 2, len(rules.tree_egress) - 1)]
-    return (rules.tree_two_nodes if config.nodes == 2 else rules.tree_more_nodes) / egress
+    if config.nodes > 2:
+        return rules.tree_more_nodes / egress
+    if not in_switch and config.gpus_per_node <= rules.tree_few_gpus:
+        return rules.tree_two_nodes_few / egress
+    return rules.tree_two_nodes / egress
 
 
-def _tree(config: Config, table: Hardware, intra: Limit, net: Limit) -> _Way:
-    share, factor = _tree_share(config, table), busbw_factor(config.collective, config.ranks)
-    limits = [net.times(share)]
-    if config.nodes == 2 and intra.name:
-        limits.append(intra.times(table.algorithms.tree_intra))
-    lowest = min(limits, key=lambda limit: limit.gbps)
-    return _Way("tree", lowest.gbps * factor, lowest.name, _as_busbw(limits, factor))
-
-
-def _nvls(config: Config, table: Hardware, net: Limit | None) -> Iterator[_Way]:
+def _nvls(config: Config, table: Hardware, net: Limit | None) -> Plateau:
     nvls, g = gpu_of(config, table).nvls, config.gpus_per_node
-    if nvls is None:
-        return
-    factor = busbw_factor(config.collective, config.ranks)
+    assert nvls is not None
+    factor = busbw_factor("all_reduce", config.ranks)
     inside = nvls.gbps / (1 + 1 / g)
+    product = f"{nvls.gbps:g} / (1 + 1/{g})"
     if net is None:
-        busbw = inside * factor
-        yield _Way("nvls", busbw, nvls.limit, f"{nvls.limit} {nvls.gbps:g} / (1 + 1/{g}) x {factor:.4g} = {busbw:.0f}")
-        return
-    left, share = table.algorithms.nvlstree, _tree_share(config, table)
+        return _way("nvls", [known_limit(table, nvls.limit, inside, product)], factor)
+    left = table.algorithms.nvlstree
     limits = [
-        Limit("nvlstree", left * inside, f"{left:g} x {nvls.gbps:g} / (1 + 1/{g})"),
-        net.times(share),
+        known_limit(table, "nvlstree", left * inside, f"{left:g} x {product}"),
+        net.times(_tree_share(config, table, in_switch=True)),
     ]
-    lowest = min(limits, key=lambda limit: limit.gbps)
-    yield _Way("nvlstree", lowest.gbps * factor, lowest.name, _as_busbw(limits, factor))
+    return _way("nvlstree", limits, factor)
 
 
-def _as_busbw(limits: list[Limit], factor: float) -> str:
-    return f"min({', '.join(str(limit) for limit in limits)}) x {factor:.4g}"
+def _collnet(config: Config, table: Hardware, intra: Limit, net: Limit | None) -> Plateau:
+    """The switches of the fabric reduce: each byte crosses the network once each way."""
+    if net is None:
+        raise NotModelledError("in-network reduction needs several nodes")
+    rules, nvls = table.algorithms, gpu_of(config, table).nvls
+    limits = [net.times(rules.collnet_network)]
+    if nvls is not None and config.nvls and config.intra == "nvlink" and config.gpus_per_node > 1:
+        inside = nvls.gbps / (1 + 1 / config.gpus_per_node)
+        share = rules.collnet_nvls
+        limits.append(
+            known_limit(table, "collnet", share * inside, f"{share:g} x {nvls.gbps:g} / (1 + 1/{config.gpus_per_node})")
+        )
+    elif intra.name:
+        limits.append(intra.times(rules.collnet_intra)._replace(name="collnet"))
+    return _way("collnet", limits, busbw_factor("all_reduce", config.ranks))
 
 
-def _others(config: Config, table: Hardware, factors: Factors) -> Iterator[_Way]:
+def _others(config: Config, table: Hardware, factors: Factors) -> Iterator[Plateau]:
     """Collectives without trees: the ring's number, shared by the GPUs of a node where each has its own peer."""
     intra = inside_node(config, table)
     if config.nodes == 1:
-        yield _ring(intra, None)
+        yield _ring(config, table, intra, None)
         return
     net = out_of_node(config, table, factors)
     n, g = config.ranks, config.gpus_per_node
     share = {"sendrecv": 1 / g, "all_to_all": (n - 1) / (n - g) / g}.get(config.collective, 1.0)
-    yield _ring(intra, net if share == 1.0 else net.times(share))
+    ring = _ring(config, table, intra, net if share == 1.0 else net.times(share))
+    pat = g == 1 and config.collective in ("all_gather", "reduce_scatter")
+    if not pat or config.algorithm != "pat":
+        yield ring
+    if pat and config.algorithm in ("", "pat"):
+        left = table.algorithms.pat
+        yield replace(ring, algorithm="pat", busbw=ring.busbw.scale(left), formula=f"{left:g} x {ring.formula}")

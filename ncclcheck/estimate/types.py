@@ -18,6 +18,10 @@ class Range(NamedTuple):
     def scale(self, factor: float) -> Range:
         return Range(self.low * factor, self.expected * factor, self.high * factor)
 
+    def times(self, other: Range) -> Range:
+        """Product of two numbers that are both above 0."""
+        return Range(self.low * other.low, self.expected * other.expected, self.high * other.high)
+
 
 def spread(ranges: Sequence[Range]) -> Range:
     """Lowest low, highest high; the middle is the geometric mean of the expected values (plain mean if one is 0)."""

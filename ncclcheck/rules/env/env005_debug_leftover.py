@@ -171,9 +171,9 @@ def _protocol(facts: Facts, estimator: Estimator, setting: Setting) -> _Leftover
         return _Leftover(
             setting, f"rules out {listed(read.left_out)} for small and middle messages", False, no_number(why)
         )
-    effect = "proto-ll128" if "LL128" in read.taken else "proto-ll"
+    protocol = "ll128" if "LL128" in read.taken else "ll"
     does = f"rules out Simple, so large messages go over {listed(read.taken)}"
-    return _Leftover(setting, does, _several_ranks(facts), compared(estimator, {}, {"effect": effect}))
+    return _Leftover(setting, does, _several_ranks(facts), compared(estimator, {}, {"protocol": protocol}))
 
 
 def _most_channels(facts: Facts, estimator: Estimator, setting: Setting) -> _Leftover | None:
