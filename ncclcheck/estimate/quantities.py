@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from math import isfinite
 
+from ncclcheck.estimate.types import Range
+
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,2})?"
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1.0, "b": 1.0}
@@ -83,3 +85,16 @@ def size_text(size: float) -> str:
         if size >= scale:
             return f"{size / scale:.3g} {unit}"
     return f"{size:.3g} B"
+
+
+def count_text(count: float) -> str:
+    """A number of parameters: "70B", "1.5B", "350M"."""
+    for unit, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.4g}{unit}"
+    return f"{count:g}"
+
+
+def percent_text(share: Range) -> str:
+    """A range of shares: "60 to 90 %"."""
+    return f"{100 * share.low:.3g} to {100 * share.high:.3g} %"

@@ -2,10 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+
+from ncclcheck.cli.estimate.answer import output_options, print_answer
+from ncclcheck.cli.estimate.quantities import PARAMS, SIZE, sentences
+from ncclcheck.cli.exits import CLEAN
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-def inference() -> int:
-    """To come."""
-    return 2
+@click.option("--params", callback=PARAMS, metavar="N", help="Parameters that are read for a token: 70B.")
+@click.option("--dtype", default="bf16", show_default=True, metavar="TYPE", help="Data type of the weights.")
+@click.option("--layers", type=int, metavar="N", help="Layers of the model.")
+@click.option("--kv-heads", type=int, metavar="N", help="Heads of keys and values (of GQA: its groups).")
+@click.option("--head-dim", type=int, metavar="N", help="Width of a head.")
+@click.option("--hidden", type=int, metavar="N", help="Width of the model, for the all_reduces of large batches.")
+@click.option("--kv-dtype", default="bf16", show_default=True, metavar="TYPE", help="Data type of the KV cache.")
+@click.option("--context", type=int, metavar="N", help="Tokens that each sequence holds.")
+@click.option("--batch", type=int, default=1, show_default=True, metavar="N", help="Sequences at a time.")
+@click.option("--tp", type=int, default=1, show_default=True, metavar="N", help="GPUs that share the model.")
+@click.option("--gpu", metavar="NAME", help="GPU class: H100.")
+@click.option(
+    "--gpu-memory", callback=SIZE, metavar="SIZE", help="Memory of one GPU, if not the usual of its class: 40GB."
+)
+@output_options
+def inference(gpu_memory: float | None, **given: Any) -> int:
+    """What does serving a model take: memory, time per token, largest batch.
+
+    Whatever the given options allow is answered.
+    """
+    from ncclcheck.estimate.inference import inference as answer
+    from ncclcheck.estimate.model import shipped_model
+    from ncclcheck.estimate.serving import Serving
+
+    output = {name: given.pop(name) for name in ("output_format", "output_file", "color", "explain_estimate")}
+    with sentences():
+        found = answer(Serving(memory_bytes=gpu_memory, **given), shipped_model())
+    print_answer(found, **output)
+    return CLEAN
