@@ -34,6 +34,7 @@ _RULES = "Codes, names, families (NET), or ALL; a comma list, may be repeated."
 )
 @click.option("--params", metavar="N", help="Parameters of the model whose gradients are synchronised: 70B.")
 @click.option("--dtype", metavar="TYPE", help="Data type of those gradients: bf16.")
+@click.option("--explain-estimate", is_flag=True, help="Show the formula and the inputs of every number.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("--statistics", is_flag=True, help="Count findings per rule.")
 @click.option("-v", "--verbose", is_flag=True, help="Show formulas, inputs and consequences in full.")
@@ -50,6 +51,7 @@ def check(
     nic_gbps: float | None,
     params: str | None,
     dtype: str | None,
+    explain_estimate: bool,
     color: str,
     statistics: bool,
     verbose: bool,
@@ -72,7 +74,7 @@ def check(
 
     if output_file is not None:  # members of directories and globs are known only now
         _refuse_to_overwrite_an_input(output_file, [row.path for row in checked.report.inputs])
-    style = Style(width(), wants_color(color, output_file is not None), verbose, statistics)
+    style = Style(width(), wants_color(color, output_file is not None), verbose, statistics, explain_estimate)
     text = render(output_format, checked.report, style)
     for line in (*checked.complaints, *(checked.remarks if verbose else ())):
         complain(line)

@@ -62,6 +62,17 @@ def wants_color(choice: str, to_file: bool) -> bool:
     return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def prints_unicode(to_file: bool) -> bool:
+    """Files are UTF-8; stdout may be less."""
+    if to_file:
+        return True
+    try:
+        "┌⣿".encode(sys.stdout.encoding)
+    except (AttributeError, LookupError, TypeError, UnicodeEncodeError):  # closed, replaced, or not Unicode
+        return False
+    return True
+
+
 def width() -> int:
     """COLUMNS, else the terminal's, else 80. Wider lines than 160 are hard to read."""
     return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)

@@ -13,7 +13,18 @@ from functools import cache, lru_cache
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import Hardware, hardware
 from ncclcheck.estimate.latency import latency_us
-from ncclcheck.estimate.limits import ALL, Factors, Limit, gpu_of, inside_node, known_limit, lowest, out_of_node
+from ncclcheck.estimate.limits import (
+    ALL,
+    Factors,
+    Limit,
+    gpu_of,
+    inside_node,
+    known_limit,
+    lowest,
+    out_of_node,
+    rate_text,
+)
+from ncclcheck.estimate.quantities import size_text
 from ncclcheck.estimate.types import Range
 
 __all__ = ["Config", "Model", "NotModelledError", "Plateau", "busbw_factor", "shipped_model"]
@@ -65,13 +76,19 @@ class Model:
 
     def _sized(self, config: Config, way: Plateau, size: int) -> Plateau:
         us = latency_us(config, way.algorithm, size, self.table.latency)
-        work = busbw_factor(config.collective, config.ranks) * size
+        factor = busbw_factor(config.collective, config.ranks)
+        work = factor * size
         quick, slow = self.table.latency.spread
         reached = [
-            work / (us * 1e3 * factor + work / gbps) for factor, gbps in zip((slow, 1.0, quick), way.busbw, strict=True)
+            work / (us * 1e3 * longer + work / gbps) for longer, gbps in zip((slow, 1.0, quick), way.busbw, strict=True)
         ]
-        text = f"{size:,} B / ({us:.0f} us + {size:,} B / algbw); plateau {way.formula}"
-        return replace(way, busbw=Range(*reached), formula=text)
+        message, plateau = f"{size_text(size)} x {factor:.4g}", f"{rate_text(way.busbw.expected)} GB/s"
+        return replace(
+            way,
+            busbw=Range(*reached),
+            formula=f"{way.formula} = {plateau} for large messages; {message} / ({us:.0f} us + {message} / {plateau})"
+            f" = {rate_text(reached[1])} GB/s",
+        )
 
     def _ways(self, config: Config, small: bool = False) -> Iterator[Plateau]:
         """Each algorithm's plateau. small: with those that NCCL takes for small messages only."""

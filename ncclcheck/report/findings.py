@@ -24,14 +24,14 @@ _INFO_EVIDENCE_LINES = 2
 _SLOWER = 1.05
 
 
-def write_findings(page: Page, findings: Sequence[Finding], verbose: bool) -> None:
-    """verbose: every finding in full, nothing folded."""
+def write_findings(page: Page, findings: Sequence[Finding], verbose: bool, explain: bool) -> None:
+    """verbose: every finding in full, nothing folded. explain: formula and inputs of every number."""
     parents = {} if verbose else parents_of(findings)
     for number, finding in enumerate(findings):
         if number in parents:
             continue
-        _write_finding(page, finding, verbose)
-        _write_consequences(page, findings, parents, number, depth=0)
+        _write_finding(page, finding, verbose, explain)
+        _write_consequences(page, findings, parents, number, explain, depth=0)
         page.gap()
 
 
@@ -41,7 +41,7 @@ def write_evidence(page: Page, item: Evidence, verbose: bool, lines: int = _EVID
     page.line((f"{item.path}:{item.line}: ", "cyan"), item.text.strip(), indent=4, hang=2, at_most=at_most)
 
 
-def _write_finding(page: Page, finding: Finding, verbose: bool) -> None:
+def _write_finding(page: Page, finding: Finding, verbose: bool, explain: bool) -> None:
     hosts = _hosts(finding)
     sure = "" if finding.confidence is Confidence.HIGH else f"  ({finding.confidence.value} confidence)"
     page.line(
@@ -60,16 +60,18 @@ def _write_finding(page: Page, finding: Finding, verbose: bool) -> None:
             write_evidence(page, item, verbose, _INFO_EVIDENCE_LINES)
         if finding.estimate is not None and _tells(finding.estimate):
             page.labelled("number", f"all_reduce {_expected(finding.estimate)}")
+            if explain:
+                _write_origin(page, finding.estimate)
     else:
         for item in proof[:_EVIDENCE_SHOWN]:
             write_evidence(page, item, verbose)
-        _write_numbers(page, finding, verbose)
+        _write_numbers(page, finding, verbose, explain)
     if finding.causes and verbose:
         page.labelled("cause", ", ".join(finding.causes))
     _write_fix(page, finding.fix)
 
 
-def _write_numbers(page: Page, finding: Finding, verbose: bool) -> None:
+def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -> None:
     estimate = finding.estimate
     seconds_shown = False
     if estimate is not None:
@@ -80,13 +82,17 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool) -> None:
             before, after = with_range(estimate.sync_seconds_healthy), with_range(estimate.sync_seconds_actual)
             page.line(f"gradient sync of {byte_size(estimate.sync_bytes)}: {before} -> {after} s", indent=9)
             seconds_shown = True
-        if verbose:
-            page.line(f"formula {estimate.formula or '-'}", indent=9, hang=2)
-            page.line("inputs " + "; ".join(f"{k} = {v}" for k, v in estimate.inputs.items()), indent=9, hang=2)
+        if explain:
+            _write_origin(page, estimate)
     if finding.cost is not None and not (seconds_shown and finding.cost.unit.startswith("s per gradient sync")):
         page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}")
     if estimate is None and (verbose or finding.cost is None):
         page.labelled("number", f"none: {finding.no_estimate_because or 'no reason given'}")
+
+
+def _write_origin(page: Page, estimate: Estimate) -> None:
+    page.line(f"formula {estimate.formula or '-'}", indent=9, hang=2)
+    page.line("inputs " + "; ".join(f"{k} = {v}" for k, v in estimate.inputs.items()), indent=9, hang=2)
 
 
 def _write_fix(page: Page, fix: str) -> None:
@@ -97,13 +103,15 @@ def _write_fix(page: Page, fix: str) -> None:
 
 
 def _write_consequences(
-    page: Page, findings: Sequence[Finding], parents: dict[int, int], cause: int, depth: int
+    page: Page, findings: Sequence[Finding], parents: dict[int, int], cause: int, explain: bool, depth: int
 ) -> None:
     for at, finding in enumerate(findings):
         if parents.get(at) != cause:
             continue
         estimate = finding.estimate
-        number = f"{_expected(estimate)}; " if estimate is not None and _tells(estimate) else ""
+        if estimate is not None and not _tells(estimate):
+            estimate = None
+        number = f"{_expected(estimate)}; " if estimate is not None else ""
         page.line(
             ("then   ", "dim"),
             (finding.severity.value, _STYLES[finding.severity]),
@@ -112,7 +120,9 @@ def _write_consequences(
             hang=7,
             at_most=_CONSEQUENCE_LINES,
         )
-        _write_consequences(page, findings, parents, at, depth + 1)
+        if estimate is not None and explain:
+            _write_origin(page, estimate)
+        _write_consequences(page, findings, parents, at, explain, depth + 1)
 
 
 def _hosts(finding: Finding) -> str:

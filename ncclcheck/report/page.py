@@ -48,6 +48,10 @@ class Page:
         """An empty line."""
         self._file.write("\n")
 
+    def verbatim(self, text: str) -> None:
+        """Lines of our own making (a plot), neither wrapped nor cleaned."""
+        self._file.write(f"{text}\n")
+
     def text(self) -> str:
         return without_line_commands(self._file.getvalue())
 

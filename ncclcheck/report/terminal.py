@@ -28,7 +28,7 @@ def render(report: Report, style: Style) -> str:
             page.line(f"{row['count']:>5}  {row['code']}  {row['name']}")
         page.gap()
     else:
-        write_findings(page, report.findings, style.verbose)
+        write_findings(page, report.findings, style.verbose, style.explain or style.verbose)
         if left := report.unexplained:
             page.labelled("also", f"{counted(left.count, 'WARN line')} of NCCL that no rule explains, first", indent=0)
             write_evidence(page, left.first, style.verbose)

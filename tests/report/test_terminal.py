@@ -112,6 +112,14 @@ def test_verbose_folds_nothing_and_shows_how_numbers_came_about() -> None:
     assert IN_FULL + VERBOSE_ONLY + FIX in show(REPORT, verbose=True)
 
 
+def test_formulas_may_be_asked_for_alone() -> None:
+    """The consequence stays folded, and has its formula; the rest of the report is as it was."""
+    origin = ["formula min(node, 8 x 50)", "inputs NICs = 8 of 400 Gb/s (log)"]
+    explained = [line.strip() for line in show(REPORT, explain=True).splitlines()]
+    assert [line for line in explained if line not in origin] == [line.strip() for line in WHOLE.splitlines()]
+    assert explained.count(origin[0]) == explained.count(origin[1]) == 1
+
+
 @pytest.mark.parametrize("width", [40, 80, 120, 160])
 def test_no_line_is_wider_than_asked(width: int) -> None:
     long = replace(DEAD, message="x" * 500 + " 漢字" * 100, fix="y " * 300)

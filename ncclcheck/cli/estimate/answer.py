@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ncclcheck.cli.output import wants_color, width, write_file, write_stdout
 from ncclcheck.estimate.figures import Answer
+
+if TYPE_CHECKING:
+    from ncclcheck.report.page import Page
 
 FORMATS = ("terminal", "json")
 
@@ -26,8 +29,14 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def print_answer(
-    answer: Answer, output_format: str, output_file: str | None, color: str, explain_estimate: bool
+    answer: Answer,
+    output_format: str,
+    output_file: str | None,
+    color: str,
+    explain_estimate: bool,
+    write: Callable[[Page, Answer, bool], None] | None = None,
 ) -> None:
+    """write: the answer as text, if not as `figures.write_answer` does it; its last argument is explain_estimate."""
     from ncclcheck.report import figures
     from ncclcheck.report.style import Style
 
@@ -36,7 +45,8 @@ def print_answer(
     if output_format == "json":
         text = figures.as_json(answer)
     else:
-        text = figures.as_text(answer, Style(width(), wants_color(color, output_file is not None), explain_estimate))
+        style = Style(width(), wants_color(color, output_file is not None), explain_estimate)
+        text = figures.as_text(answer, style, write)
     if output_file is not None:
         write_file(output_file, text)
     else:

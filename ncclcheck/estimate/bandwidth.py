@@ -1,0 +1,295 @@
+"""What should a job get, and what would a change leave: bandwidth and time of a message, with reasons.
+
+Bandwidth is in GB/s of 10^9 bytes, as nccl-tests counts it; seconds are those of one call. Every number before and
+after a change comes from the model itself, configuration by configuration: limits hide each other, so factors are
+never multiplied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import log
+from typing import Any, NamedTuple
+
+from ncclcheck.estimate.changes import WITH, Change, apply
+from ncclcheck.estimate.config import Config, NotModelledError
+from ncclcheck.estimate.figures import Answer, Figure
+from ncclcheck.estimate.job import Job, Setup, message_text, set_up
+from ncclcheck.estimate.limits import rate_text
+from ncclcheck.estimate.model import Model, Plateau, busbw_factor
+from ncclcheck.estimate.quantities import size_text
+from ncclcheck.estimate.sources import constants
+from ncclcheck.estimate.types import Range, spread
+
+SIZES = tuple(1024 * 4**step for step in range(13))  # 1 KiB to 16 GiB
+LATENCY = "latency"  # the limit of a message that waits longer than its bytes need
+
+
+class Point(NamedTuple):
+    """One message size: seconds per call, GB/s, the limits that bind and the algorithms, most common first."""
+
+    size: int
+    seconds: Range
+    algbw: Range
+    busbw: Range
+    limit: str
+    algorithm: str
+
+
+class Rung(NamedTuple):
+    """One change of several: the job with it alone, and with all the others but it."""
+
+    change: Change
+    alone: Point
+    mended: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """before, after: at the size that was asked for; after and slowdown are None without a change.
+
+    beside: a job on sockets as a change of the same job with RDMA, if its NICs are told.
+    """
+
+    answer: Answer
+    before: Point
+    curve: tuple[Point, ...]
+    after: Point | None = None
+    slowdown: Range | None = None
+    curve_after: tuple[Point, ...] = ()
+    ladder: tuple[Rung, ...] = ()
+    beside: Bandwidth | None = None
+
+
+def bandwidth(job: Job, size: int, model: Model, changes: Sequence[Change] = ()) -> Bandwidth:
+    """The whole answer. size: bytes of the message. Raises ValueError with a sentence for people."""
+    setup = set_up(job, model.table)
+    if not changes:
+        whole = _Compared(model, setup.configs, ())
+        before, _ = whole.at(size)
+        curve = tuple(whole.at(one)[0] for one in SIZES)
+        document, beside = _document(whole, size, curve), None
+        if job.network == "socket" and job.nodes != 1 and job.nics and job.nic_gbit:
+            beside = bandwidth(replace(job, network="ib"), size, model, (WITH["sockets"],))
+            document["what_if"] = beside.answer.details["what_if"]
+        answer = _answer(job, setup, size, whole, _figures(whole, size), document)
+        return Bandwidth(answer, before, curve, beside=beside)
+    whole = _Compared(model, setup.configs, changes)
+    before, after = whole.at(size)
+    curves = [whole.at(one) for one in SIZES]
+    curve, curve_after = tuple(one for one, _ in curves), tuple(one for _, one in curves)
+    ladder = tuple(_rungs(model, setup.configs, changes, size)) if len(changes) > 1 else ()
+    slowdown = whole.slowdown(size)
+    document = _document(whole, size, curve)
+    document["what_if"] = {
+        "changes": [change.name for change in changes],
+        "before": _row(before),
+        "after": _row(after),
+        "slowdown": slowdown._asdict(),
+        "config": asdict(whole.middle(size).after),
+        "curve": [_row(point) for point in curve_after],
+        "ladder": [
+            {"change": rung.change.name, "alone": _row(rung.alone), "mended": _row(rung.mended)} for rung in ladder
+        ],
+    }
+    answer = _answer(job, setup, size, whole, _figures_of_change(whole, size, slowdown), document)
+    return Bandwidth(answer, before, curve, after, slowdown, curve_after, ladder)
+
+
+class _Side(NamedTuple):
+    """One configuration before and after, and what the model says of them."""
+
+    before: Config
+    after: Config
+    healthy: Plateau
+    actual: Plateau
+
+
+class _Compared:
+    """Every configuration of a job beside what changes make of it."""
+
+    def __init__(self, model: Model, configs: Iterable[Config], changes: Sequence[Change]) -> None:
+        self.model = model
+        self.pairs = [(config, after) for config in configs for after in apply(changes, config, model.table)]
+        self.loses = all(change.loses for change in changes)
+
+    def sides(self, size: int) -> list[_Side]:
+        """Raises NotModelledError if no configuration has a number; else those without one are left out."""
+        sides, refusal = [], NotModelledError("no configuration fits")
+        for before, after in self.pairs:
+            try:
+                healthy = self.model.at(before, size)
+                actual = healthy if after == before else self.model.at(after, size)
+            except NotModelledError as error:
+                refusal = error
+                continue
+            if self.loses:
+                actual = _no_better(healthy, actual)
+            sides.append(_Side(before, after, healthy, actual))
+        if not sides:
+            raise refusal
+        return sides
+
+    def at(self, size: int) -> tuple[Point, Point]:
+        """Before and after."""
+        sides = self.sides(size)
+        return (
+            self._point([(side.before, side.healthy) for side in sides], size),
+            self._point([(side.after, side.actual) for side in sides], size),
+        )
+
+    def slowdown(self, size: int) -> Range:
+        """Before / after, configuration by configuration; below 1 is a gain."""
+        return spread([_ratio(side.healthy.busbw, side.actual.busbw) for side in self.sides(size)])
+
+    def middle(self, size: int) -> _Side:
+        """The configuration nearest to the expected numbers: its formulas are shown."""
+        sides = self.sides(size)
+        before = spread([side.healthy.busbw for side in sides]).expected
+        after = spread([side.actual.busbw for side in sides]).expected
+        return min(
+            sides,
+            key=lambda side: (
+                abs(log(side.healthy.busbw.expected / before)) + abs(log(side.actual.busbw.expected / after))
+            ),
+        )
+
+    def _point(self, reached: Sequence[tuple[Config, Plateau]], size: int) -> Point:
+        rows = [_of_bus(plateau.busbw, config, size) for config, plateau in reached]
+        return Point(
+            size,
+            spread([seconds for seconds, _ in rows]),
+            spread([algbw for _, algbw in rows]),
+            spread([plateau.busbw for _, plateau in reached]),
+            _most_common(self._limit(config, plateau, size) for config, plateau in reached),
+            _most_common(plateau.algorithm for _, plateau in reached),
+        )
+
+    def _limit(self, config: Config, plateau: Plateau, size: int) -> str:
+        half = self.model.plateau(config).busbw.expected / 2
+        return LATENCY if plateau.busbw.expected < half else plateau.limit
+
+
+def _no_better(healthy: Plateau, actual: Plateau) -> Plateau:
+    """What only takes away makes nothing faster, whatever neighbouring constants say."""
+    if actual.busbw.expected >= healthy.busbw.expected:
+        return healthy
+    return replace(actual, busbw=Range(*map(min, actual.busbw, healthy.busbw)))
+
+
+def _ratio(before: Range, after: Range) -> Range:
+    if before == after:
+        return Range(1.0, 1.0, 1.0)
+    return Range(before.low / after.high, before.expected / after.expected, before.high / after.low)
+
+
+def _of_bus(busbw: Range, config: Config, size: int) -> tuple[Range, Range]:
+    """Seconds of a call and algbw."""
+    algbw = busbw.scale(1 / busbw_factor(config.collective, config.ranks))
+    low, expected, high = (size / 1e9 / rate for rate in reversed(algbw))
+    return Range(low, expected, high), algbw
+
+
+def _most_common(names: Iterable[str]) -> str:
+    return " or ".join(name for name, _ in Counter(names).most_common(3))
+
+
+def _rungs(model: Model, configs: Sequence[Config], changes: Sequence[Change], size: int) -> Iterator[Rung]:
+    for change in changes:
+        others = tuple(other for other in changes if other is not change)
+        yield Rung(
+            change, _Compared(model, configs, (change,)).at(size)[1], _Compared(model, configs, others).at(size)[1]
+        )
+
+
+def _answer(
+    job: Job, setup: Setup, size: int, whole: _Compared, figures: tuple[Figure, ...], document: dict[str, Any]
+) -> Answer:
+    remarks = []
+    if setup.assumed:
+        remarks.append("assumed: " + "; ".join(f"{given.name} {given.value}" for given in setup.assumed))
+    if setup.narrowing:
+        remarks.append(f"{' '.join(setup.narrowing)} would narrow the range")
+    if job.network and all(config.nodes == 1 for config in setup.configs):
+        remarks.append("one node: the network plays no part")
+    sides = whole.sides(size)
+    used = [config for side in sides for config in (side.before, side.after)]
+    return Answer(
+        title=f"{job.collective} of {message_text(size)} on {_job_text(job, setup)}",
+        figures=figures,
+        givens=(*setup.givens, *constants(used, [side.healthy for side in sides], whole.model.table)),
+        remarks=tuple(remarks),
+        details=document,
+    )
+
+
+def _job_text(job: Job, setup: Setup) -> str:
+    """`2 x 8 H100 SXM, 8 x 400 Gb/s IB`."""
+    values = {given.name: given.value for given in setup.givens}
+    text = f"{values['nodes']} x {values['GPUs per node']} {values['GPU']}"
+    if "network" in values:
+        nics = f"{values['NICs per node']} x {values['NIC rate']} " if "NIC rate" in values else ""
+        text += f", {nics}{values['network']}"
+    return text
+
+
+def _figures(whole: _Compared, size: int) -> tuple[Figure, ...]:
+    point, _ = whole.at(size)
+    side, more = whole.middle(size), _one_of(whole, size)
+    return (
+        Figure("busbw", point.busbw, "GB/s", side.healthy.formula + more),
+        Figure("algbw", point.algbw, "GB/s", _algbw_formula(side.before, side.healthy) + more),
+        Figure("time", point.seconds, "s", _seconds_formula(side.before, side.healthy, size) + more),
+    )
+
+
+def _figures_of_change(whole: _Compared, size: int, slowdown: Range) -> tuple[Figure, ...]:
+    before, after = whole.at(size)
+    side, more = whole.middle(size), _one_of(whole, size)
+    h, a = side.healthy.busbw.expected, side.actual.busbw.expected
+    return (
+        Figure("busbw before", before.busbw, "GB/s", side.healthy.formula + more),
+        Figure("busbw after", after.busbw, "GB/s", side.actual.formula + more),
+        Figure("slowdown", slowdown, "x", f"{rate_text(h)} / {rate_text(a)} GB/s = {h / a:.3g}{more}"),
+        Figure("time before", before.seconds, "s", _seconds_formula(side.before, side.healthy, size) + more),
+        Figure("time after", after.seconds, "s", _seconds_formula(side.after, side.actual, size) + more),
+    )
+
+
+def _one_of(whole: _Compared, size: int) -> str:
+    count = len(whole.sides(size))
+    return f" [1 of {count} configurations that fit]" if count > 1 else ""
+
+
+def _algbw_formula(config: Config, reached: Plateau) -> str:
+    factor, busbw = busbw_factor(config.collective, config.ranks), reached.busbw.expected
+    return f"{rate_text(busbw)} GB/s / {factor:.4g} = {rate_text(busbw / factor)} GB/s"
+
+
+def _seconds_formula(config: Config, reached: Plateau, size: int) -> str:
+    factor, busbw = busbw_factor(config.collective, config.ranks), reached.busbw.expected
+    return f"{size_text(size)} x {factor:.4g} / {rate_text(busbw)} GB/s = {size * factor / 1e9 / busbw:.3g} s"
+
+
+def _document(whole: _Compared, size: int, curve: Sequence[Point]) -> dict[str, Any]:
+    side = whole.middle(size)
+    return {
+        "bytes": size,
+        **{key: value for key, value in _row(whole.at(size)[0]).items() if key in ("limit", "algorithm")},
+        "config": asdict(side.before),
+        "configurations": len({one.before for one in whole.sides(size)}),
+        "curve": [_row(point) for point in curve],
+    }
+
+
+def _row(point: Point) -> dict[str, Any]:
+    return {
+        "bytes": point.size,
+        "seconds": point.seconds._asdict(),
+        "algbw_gbps": point.algbw._asdict(),
+        "busbw_gbps": point.busbw._asdict(),
+        "limit": point.limit,
+        "algorithm": point.algorithm,
+    }
