@@ -1,4 +1,4 @@
-"""Write ncclcheck/readers/nccl_tables.json: Lark's tables for shapes, from the files in grammars/.
+"""Write Lark's tables of the files in grammars/: nccl_tables.json for shapes of messages, one more per block format.
 
 Run it after any change of these files: `python tools/compile_grammar.py`. A test fails where it was forgotten.
 """
@@ -9,25 +9,35 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ncclcheck.readers import grammar  # noqa: E402
-from ncclcheck.readers.automaton import TABLES  # noqa: E402
+from ncclcheck.readers.automaton import BLOCK_TABLES, TABLES  # noqa: E402
 from ncclcheck.readers.grammar_files import grammar_text  # noqa: E402
 
 
-def digest() -> str:
-    """Hash of the grammar files, kept in the tables to tell stale ones."""
-    return hashlib.sha256((grammar_text("slots.lark") + grammar.language()).encode()).hexdigest()
+def compiled() -> dict[Path, dict[str, Any]]:
+    """All tables by the file that they belong into, each with a hash of its grammar to tell stale ones."""
+    messages = _digest(grammar_text("slots.lark") + grammar.language())
+    found = {TABLES: {"digest": messages, **grammar.tables(grammar.build(shapes=True))}}
+    for name, file in BLOCK_TABLES.items():
+        text = grammar_text(name)
+        found[file] = {"digest": _digest(text), **grammar.tables(grammar.build_block(name), text)}
+    return found
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def main() -> None:
-    tables = {"digest": digest(), **grammar.tables(grammar.build(shapes=True))}
-    text = json.dumps(tables, ensure_ascii=True, separators=(",", ":"))
-    TABLES.write_text(text + "\n", encoding="utf-8")
-    print(f"{TABLES.relative_to(ROOT)}: {len(text) // 1024} KiB, {len(grammar.events())} events")
+    for file, tables in compiled().items():
+        text = json.dumps(tables, ensure_ascii=True, separators=(",", ":"))
+        file.write_text(text + "\n", encoding="utf-8")
+        print(f"{file.relative_to(ROOT)}: {len(text) // 1024} KiB, {len(tables['events'])} events")
 
 
 if __name__ == "__main__":

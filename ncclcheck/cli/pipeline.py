@@ -138,7 +138,10 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     if expansion.skipped:
         remarks.append(f"skipped in directories and archives: {expansion.skipped} (hidden, binary, or no regular file)")
     together = [JUDGED_TOGETHER.format(facts.jobs)] if facts.jobs > 1 else []
-    complaints = (*registry.problems, *notes(expansion.sources), *together, *trouble)
+    unread = _together(
+        (s.name, note) for s, row in zip(expansion.sources, reading.inputs, strict=True) for note in row.notes
+    )
+    complaints = (*registry.problems, *notes(expansion.sources), *unread, *together, *trouble)
     return Checked(report, complaints, tuple(remarks), bool(trouble))
 
 

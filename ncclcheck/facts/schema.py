@@ -132,6 +132,19 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "source": pl.UInt32, "line": pl.UInt32, "host": pl.String, "pid": pl.Int64, "rank": pl.Int64,
         "device": pl.String, "name": pl.String,
     },
+    # rows of nccl-tests, with what the head of their table says. table numbers the tables of the reading; collective:
+    # several names joined by "or" where nothing tells which, named: the test names it itself; ranks: by the list of
+    # devices or by busbw / algbw; nodes, hosts: by the list. Times in us, bandwidths in GB/s, of the half measured out
+    # of place, and of that in place (in_). wrong: null where not checked. refused: why the numbers are not used
+    "measurements": {
+        "table": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "collective": pl.String, "named": pl.Boolean,
+        "size": pl.Int64, "count": pl.Int64, "type": pl.String, "redop": pl.String, "root": pl.Int64,
+        "us": pl.Float64, "algbw": pl.Float64, "busbw": pl.Float64, "wrong": pl.Float64,
+        "in_us": pl.Float64, "in_algbw": pl.Float64, "in_busbw": pl.Float64, "in_wrong": pl.Float64,
+        "refused": pl.String, "ranks": pl.Int64, "nodes": pl.Int64, "hosts": pl.List(pl.String), "gpu": pl.String,
+        "threads": pl.Int64, "gpus": pl.Int64, "iters": pl.Int64, "warmup": pl.Int64, "validation": pl.Int64,
+        "release": pl.String, "cpu_time": pl.Boolean, "concluded": pl.Boolean, "wrong_values": pl.Int64,
+    },
     # nvidia-smi matrices: kind topo, p2p-read, ...; block numbers the matrices of the reading
     "matrices": {
         "block": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "complete": pl.Boolean,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ncclcheck.readers.choices import Candidates, Choices, NothingFitsError, Terminal
 
 TABLES = Path(__file__).with_name("nccl_tables.json")
+BLOCK_TABLES = {"nccl_tests": Path(__file__).with_name("nccl_tests_tables.json")}
 
 _END = "$END"
 
@@ -29,12 +30,12 @@ class Field(NamedTuple):
 class Automaton:
     """Parser states by number. A positive action shifts to that state, a negative one reduces by rule `-action - 1`.
 
-    marks: the phrases by which each event of lines around NCCL's records begins.
+    marks: the phrases by which each event of lines around NCCL's records begins. terminals: by name.
     """
 
-    def __init__(self) -> None:
-        tables: dict[str, Any] = json.loads(TABLES.read_text(encoding="utf-8"))
-        self._terminals = {row[0]: Terminal(*row) for row in tables["terminals"]}
+    def __init__(self, file: Path = TABLES) -> None:
+        tables: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        self.terminals = {row[0]: Terminal(*row) for row in tables["terminals"]}
         self._states: list[dict[str, int]] = tables["states"]
         self._rules: list[tuple[str, int]] = tables["rules"]  # the rule's name and how many symbols it takes
         self._events: dict[str, tuple[int, int]] = tables["events"]  # first and last state
@@ -44,9 +45,14 @@ class Automaton:
         self._candidates = Candidates(first)
         self.marks = {event: tuple(terminal.text for terminal in first[event]) for event in tables["around"]}
 
+    def first_phrases(self) -> list[str]:
+        """The phrases that events begin with."""
+        states = (self._of(first) for first, _ in self._events.values())
+        return sorted({one.text for terminals in states for one in terminals if not one.is_pattern}, key=len)[::-1]
+
     def _of(self, state: int) -> list[Terminal]:
         """The terminals that a state can take."""
-        return [self._terminals[name] for name in self._states[state] if name in self._terminals]
+        return [self.terminals[name] for name in self._states[state] if name in self.terminals]
 
     def parse(self, text: str) -> tuple[str, list[Field]] | None:
         """The event of a text and its fields, or None. Events are tried if their first terminal fits."""

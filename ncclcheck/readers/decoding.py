@@ -48,3 +48,8 @@ def _docker_text(found: re.Match[bytes]) -> bytes:
         return f"{entry.get('time', '')} {entry['log']}".rstrip().replace("\n", " ").encode()
     except (ValueError, KeyError, RecursionError):
         return found[0]
+
+
+def numbered_lines(block: bytes, first_line: int) -> list[tuple[int, str]]:
+    """All lines of a block as text, with their numbers."""
+    return list(enumerate(block.decode("utf-8", "backslashreplace").split("\n"), first_line))

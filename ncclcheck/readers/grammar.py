@@ -16,7 +16,7 @@ milliseconds); a test fails when they do not match the grammar files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,7 +53,11 @@ def language() -> str:
 @cache
 def events() -> tuple[str, ...]:
     """Names of all events, in the order of the grammar files."""
-    return tuple(dict.fromkeys(_EVENT.findall(language())))
+    return _events_of(language())
+
+
+def _events_of(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_EVENT.findall(text)))
 
 
 @cache
@@ -144,15 +148,25 @@ class ShapeParser:
 
 def build(shapes: bool, strict: bool = False) -> Lark:
     """Lark built from the grammar files, for shapes or for raw messages. Takes about a second."""
+    return _lark(shape_grammar() if shapes else grammar_text("slots.lark") + language(), events(), strict)
+
+
+def build_block(name: str, strict: bool = False) -> Lark:
+    """Lark built from the grammar of a block format, for single lines in which every run of blanks has become one."""
+    text = grammar_text(name)
+    return _lark(text, _events_of(text), strict)
+
+
+def _lark(text: str, start: Sequence[str], strict: bool) -> Lark:
     from lark import Lark
 
     from ncclcheck.readers.lexer import PhraseLexer
 
     return Lark(
-        shape_grammar() if shapes else grammar_text("slots.lark") + language(),
+        text,
         parser="lalr",
         lexer="contextual",
-        start=list(events()),
+        start=list(start),
         maybe_placeholders=False,
         strict=strict,
         _plugins={} if strict else {"ContextualLexer": PhraseLexer},
@@ -169,15 +183,17 @@ def shape_grammar() -> str:
     return slots + "\n".join(lines) + "\n"
 
 
-def tables(lark: Lark) -> dict[str, Any]:
+def tables(lark: Lark, text: str | None = None) -> dict[str, Any]:
     """Lark's tables as `Automaton` reads them, states and rules numbered in the order of a walk: Lark's own numbers
-    differ from run to run."""
+    differ from run to run. text: the grammar, None: that of messages."""
     from lark.parsers.lalr_analysis import Shift
 
     from ncclcheck.readers.lexer import plain
 
+    text = language() if text is None else text
+    starts, around = _events_of(text), set(_events_of(grammar_text("around.lark")))
     table: Any = lark.parser.parser._parse_table
-    order = [table.start_states[event] for event in events()]
+    order = [table.start_states[event] for event in starts]
     numbers = {state: number for number, state in enumerate(order)}
     rules: dict[tuple[str, int], int] = {}
     states = []
@@ -197,9 +213,9 @@ def tables(lark: Lark) -> dict[str, Any]:
         "terminals": sorted(plain(terminal) for terminal in lark.terminals),
         "states": states,
         "rules": list(rules),
-        "events": {event: (numbers[table.start_states[event]], numbers[table.end_states[event]]) for event in events()},
-        "around": list(dict.fromkeys(_EVENT.findall(grammar_text("around.lark")))),
-        "fields": sorted(name for name, _ in _DEFINITION.findall(language())),
+        "events": {event: (numbers[table.start_states[event]], numbers[table.end_states[event]]) for event in starts},
+        "around": [event for event in starts if event in around],
+        "fields": sorted(name for name, _ in _DEFINITION.findall(text)),
     }
 
 

@@ -12,8 +12,22 @@ ASSIGNS = tuple(re.compile(begin + _FOLLOWS) for begin in (rb"NCCL_", rb"UCX_", 
 FOLDED = "x across cluster]"
 
 # A line that holds none of these is no other reader's business: for Polars, all lines of a block at once. Variables,
-# `GPU0` of a matrix, device names, the beginning of a topology file or of a piece of one.
+# `GPU0` of a matrix, device names, the beginning of a topology file or of a piece of one, nccl-tests as text and JSON.
 OTHER_KINDS = (
     r"(?:NCCL|UCX|FI)_[A-Z]|CUDA_LAUNCH_BLOCKING|GPU[0-9]|GPU [0-9]+: |#\s+Rank\s+[0-9]"
     r"|<(?:system|graphs|(?:cpu|pci|gpu|graph) )|nvidia-smi"
+    r"|algbw|nThread [0-9]| (?:float|half|bfloat16|double|u?int(?:8|32|64)|f8e[45]m[23])  |\"alg_bw\"|\"minimum_bytes\""
 )
+
+# Of a block that holds some of OTHER_KINDS: what tells that lines of nccl-tests are among them (rows, where the head
+# is in another block), and what tells of its JSON.
+PERF_TEXT = (
+    b"algbw", b"nThread ", b" float  ", b" half  ", b" bfloat16  ", b" double  ", b"int8  ", b"int32  ", b"int64  ",
+    b" f8e",
+)  # fmt: skip
+PERF_JSON = (b'"alg_bw"', b'"minimum_bytes"')
+
+
+def holds_perf(block: bytes) -> bool:
+    """May some line of the block be nccl-tests'?"""
+    return any(mark in block for mark in (*PERF_TEXT, *PERF_JSON))

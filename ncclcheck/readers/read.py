@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from ncclcheck.facts.schema import conform
+from ncclcheck.readers.decoding import numbered_lines
 from ncclcheck.readers.events import Blocks, Count, read_events
 from ncclcheck.readers.finding import Piece
-from ncclcheck.readers.hints import ASSIGNS, FOLDED
+from ncclcheck.readers.hints import ASSIGNS, FOLDED, holds_perf
 from ncclcheck.readers.nccl_log import WANTED, log_tables
 
 if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neither
     from ncclcheck.readers.device_names import DeviceName
+    from ncclcheck.readers.perf import PerfTables
     from ncclcheck.readers.topo_matrix import Matrix, MatrixReader
     from ncclcheck.readers.topo_xml import Document, XmlReader
 
@@ -33,12 +35,14 @@ _LINES_KEPT = 4
 
 
 class InputReading(NamedTuple):
-    """What one input held: kinds of evidence, all lines, NCCL records with and without a known form."""
+    """What one input held: kinds of evidence, all lines, NCCL records with and without a known form. notes: what of
+    it could not be read."""
 
     kinds: tuple[str, ...]
     lines: int
     recognised: int
     unrecognised: int
+    notes: tuple[str, ...] = ()
 
 
 class Reading(NamedTuple):
@@ -61,7 +65,8 @@ def read_sources(sources: Sequence[Blocks]) -> Reading:
     for index, count in enumerate(events.counts):
         kinds = ["nccl-log"] if count.recognised or count.unrecognised else []
         kinds += sorted(other.kinds.get(index, set()) | ({"job-output"} if index in told else set()))
-        inputs.append(InputReading(tuple(kinds), count.lines, count.recognised, count.unrecognised))
+        notes = tuple(other.notes.get(index, ()))
+        inputs.append(InputReading(tuple(kinds), count.lines, count.recognised, count.unrecognised, notes))
     return Reading(tables, tuple(inputs))
 
 
@@ -73,9 +78,11 @@ class _OtherKinds:
     """
 
     kinds: dict[int, set[str]] = field(default_factory=dict)
+    notes: Mapping[int, list[str]] = field(default_factory=dict)
     _source: int = -1
     _matrix_reader: MatrixReader | None = None
     _xml_reader: XmlReader | None = None
+    _perf: PerfTables | None = None
     _folded: set[int] = field(default_factory=set)
     _matrices: list[tuple[int, Matrix]] = field(default_factory=list)
     _documents: list[tuple[int, Document]] = field(default_factory=list)
@@ -96,16 +103,17 @@ class _OtherKinds:
     @property
     def _is_waiting(self) -> bool:
         """Does some reader want more lines?"""
-        readers = (self._matrix_reader, self._xml_reader)
+        readers = (self._matrix_reader, self._xml_reader, self._perf)
         return any(reader is not None and reader.is_waiting for reader in readers)
 
     def _look_closer(self, source: int, block: bytes, first_line: int) -> None:
         self._look_for_matrices(block, first_line)
         self._look_for_files(block, first_line)
+        self._look_for_measurements(block, first_line)
         if any(pattern.search(block) for pattern in _DEVICE_NAMES):
             from ncclcheck.readers.device_names import find_device_names
 
-            named = find_device_names(_lines(block, first_line))
+            named = find_device_names(numbered_lines(block, first_line))
             self._names.extend((source, one) for one in named)
             if named:
                 self._note("device-names")
@@ -131,7 +139,7 @@ class _OtherKinds:
 
         if waiting or commanded or may_hold_matrix(block):
             self._matrix_reader = self._matrix_reader or MatrixReader()
-            self._matrix_reader.read(_lines(block, first_line))
+            self._matrix_reader.read(numbered_lines(block, first_line))
 
     def _look_for_files(self, block: bytes, first_line: int) -> None:
         waiting = self._xml_reader is not None and self._xml_reader.is_waiting
@@ -139,7 +147,15 @@ class _OtherKinds:
             from ncclcheck.readers.topo_xml import XmlReader
 
             self._xml_reader = self._xml_reader or XmlReader()
-            self._xml_reader.read(_lines(block, first_line))
+            self._xml_reader.read(numbered_lines(block, first_line))
+
+    def _look_for_measurements(self, block: bytes, first_line: int) -> None:
+        if self._perf is None and holds_perf(block):
+            from ncclcheck.readers.perf import PerfTables
+
+            self._perf = PerfTables()
+        if self._perf is not None:
+            self._perf.look(self._source, block, first_line)
 
     def _finish(self) -> None:
         """The input has ended."""
@@ -164,6 +180,7 @@ class _OtherKinds:
         return conform("inputs", pl.DataFrame(rows, infer_schema_length=None))
 
     def tables(self) -> dict[str, pl.DataFrame]:
+        """The input has ended, and was the last."""
         self._finish()
         tables: dict[str, pl.DataFrame] = {}
         rows: list[dict[str, object]] = [
@@ -187,11 +204,14 @@ class _OtherKinds:
             tables["settings"] = conform("settings", pl.DataFrame(settings, infer_schema_length=None))
         if self._matrices:
             tables |= _matrix_tables(self._matrices)
+        if self._perf is not None:
+            self._perf.finish()
+            for source in self._perf.sources:
+                self.kinds.setdefault(source, set()).add("nccl-tests")
+            self.notes = self._perf.notes
+            if rows := self._perf.rows:
+                tables["measurements"] = conform("measurements", pl.from_dicts(rows, infer_schema_length=None))
         return tables
-
-
-def _lines(block: bytes, first_line: int) -> list[tuple[int, str]]:
-    return list(enumerate(block.decode("utf-8", "backslashreplace").split("\n"), first_line))
 
 
 def _matrix_tables(found: Sequence[tuple[int, Matrix]]) -> dict[str, pl.DataFrame]:

@@ -1,26 +1,34 @@
-"""Records one by one, as `ncclcheck parse` prints them."""
+"""Records one by one, as `ncclcheck parse` prints them: NCCL's, lines around them, and rows of nccl-tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from ncclcheck.readers.events import Blocks, Events, read_events
-from ncclcheck.readers.finding import AROUND
+from ncclcheck.readers.finding import AROUND, Piece
+from ncclcheck.readers.hints import holds_perf
+
+if TYPE_CHECKING:
+    from ncclcheck.readers.perf import PerfTables
 
 
 def parse_records(*sources: Blocks) -> Iterator[dict[str, Any]]:
-    """One dict per NCCL record of the inputs, and per line around them that tells how the job went, in their order.
+    """One dict per NCCL record of the inputs, per line around them that tells how the job went, and per row of an
+    nccl-tests table, in their order.
 
     Several small inputs together take hardly longer than one of them. As in a check, what only one of them says of its
     release holds for the others.
 
-    Keys: path, line, record (number within the line), event (None where unrecognised), level (None: not NCCL's line),
-    host, pid, tid, cuda_dev, timestamp, fields.
+    Keys: path, line, kind ("nccl-log", "job-output" or "nccl-tests"), record (number within the line), event (None
+    where unrecognised), level (None: not NCCL's line), host, pid, tid, cuda_dev, timestamp, fields. Rows of nccl-tests
+    have path, line, kind, and as fields what is told of them in the fact table `measurements`.
     """
-    events = read_events(sources)
+    perf = _Measured()
+    events = read_events(sources, watch=perf.look)
     rows: list[_Row] = []
     for event in events.tables:
         frame = events.typed(event)
@@ -29,17 +37,23 @@ def parse_records(*sources: Blocks) -> Iterator[dict[str, Any]]:
     if events.unrecognised is not None:
         for row in events.unrecognised.iter_rows(named=True):
             rows.append((_place(row), None, row, {"text": row["message"]}))
+    rows += perf.rows()
     rows.sort(key=lambda row: row[0])
     heads = _heads(events)
     for (source, line, record), name, row, fields in rows:
+        place = {"path": sources[source].name, "line": line}
+        if name == PERF:
+            yield {**place, "kind": PERF, "fields": fields}
+            continue
         who = heads[row["_head"]]
         location = {key: who[key] for key in ("src_file", "src_line", "src_func") if who[key] is not None}
+        around = row["_level"] == AROUND
         yield {
-            "path": sources[source].name,
-            "line": line,
+            **place,
+            "kind": "job-output" if around else "nccl-log",
             "record": record,
             "event": name,
-            "level": None if row["_level"] == AROUND else row["_level"],
+            "level": None if around else row["_level"],
             "host": who["host"],
             "pid": who["pid"],
             "tid": who["tid"],
@@ -49,8 +63,34 @@ def parse_records(*sources: Blocks) -> Iterator[dict[str, Any]]:
         }
 
 
+PERF = "nccl-tests"
+_PLACE = ("source", "line")
+
 # (input, line, record), event, the record's own columns, fields
 _Row = tuple[tuple[int, int, int], str | None, dict[str, Any], dict[str, Any]]
+
+
+@dataclass
+class _Measured:
+    """nccl-tests tables, found while the log reader works on their blocks."""
+
+    _tables: PerfTables | None = None
+
+    def look(self, piece: Piece, other: bool) -> None:
+        if self._tables is None and holds_perf(piece.block):
+            from ncclcheck.readers.perf import PerfTables
+
+            self._tables = PerfTables()
+        if self._tables is not None:
+            self._tables.look(*piece)
+
+    def rows(self) -> Iterator[_Row]:
+        if self._tables is None:
+            return
+        self._tables.finish()
+        for row in self._tables.rows:
+            fields = {name: value for name, value in row.items() if name not in _PLACE and value not in (None, [])}
+            yield (row["source"], row["line"], 0), PERF, row, fields
 
 
 def _rows(event: str, frame: pl.DataFrame) -> Iterator[_Row]:

@@ -47,7 +47,7 @@ def read_sources(sources: Sequence[Any]) -> SimpleNamespace:
         ours = [(source.name, number, text) for number, text in lines if "NCCL" in text]
         found += ours
         kinds = ("nccl-log",) if ours else ()
-        rows.append(SimpleNamespace(kinds=kinds, lines=len(lines), recognised=len(ours), unrecognised=0))
+        rows.append(SimpleNamespace(kinds=kinds, lines=len(lines), recognised=len(ours), unrecognised=0, notes=()))
     return SimpleNamespace(tables=found, inputs=tuple(rows))
 
 

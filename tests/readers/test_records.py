@@ -14,6 +14,7 @@ def test_a_record_says_who_when_and_where() -> None:
     assert record == {
         "path": "job.log",
         "line": 1,
+        "kind": "nccl-log",
         "record": 0,
         "event": "network_not_found",
         "level": "WARN",
