@@ -104,7 +104,7 @@ def chosen_rules(registry: Registry, selection: Selection) -> tuple[Rule, ...]:
 def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptions) -> Checked:
     """Read, judge, report."""
     from ncclcheck.engine.registry import load_registry
-    from ncclcheck.engine.report import InputSummary, Report
+    from ncclcheck.engine.report import InputSummary, Measurement, Report
     from ncclcheck.engine.run import evaluate, unexplained_warnings
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
@@ -120,7 +120,9 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
         reading = read_sources(expansion.sources)
         meter.doing = "judging"
         facts = Facts(reading.tables, [source.name for source in expansion.sources])
-        evaluation = evaluate(facts, Estimator(facts.shape(), options), rules)
+        estimator = Estimator(facts.shape(), options)
+        evaluation = evaluate(facts, estimator, rules)
+        measurements = tuple(Measurement(one, estimator.expect_of(one)) for one in facts.measured)
 
     inputs = tuple(
         InputSummary(source.name, row.kinds, row.lines, row.recognised, row.unrecognised, source.error)
@@ -131,7 +133,7 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     quote = quoter([*lines, left.first] if left else lines, expansion.sources)
     findings = tuple(replace(one, evidence=tuple(map(quote, one.evidence))) for one in evaluation.findings)
     left = replace(left, first=quote(left.first)) if left else None
-    report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, findings, left)
+    report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, findings, left, measurements)
     telling = {row.path for row in inputs if row.kinds or row.recognised}
     trouble = judge_inputs(expansion.sources, telling)
     remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]

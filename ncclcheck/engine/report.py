@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ncclcheck.estimate.estimator import Expected
 from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.picture import JobPicture
 from ncclcheck.rules.model import Finding
 
@@ -44,8 +46,17 @@ class Warnings:
 
 
 @dataclass(frozen=True, slots=True)
+class Measurement:
+    """A plateau of nccl-tests beside what the model has for its situation (None: nothing)."""
+
+    measured: Measured
+    expected: Expected | None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """inputs, the picture of the job, a verdict per rule, findings by cost (worst first), warnings left over."""
+    """inputs, the picture of the job, a verdict per rule, findings by cost (worst first), warnings left over, what was
+    measured with nccl-tests."""
 
     version: str
     inputs: tuple[InputSummary, ...]
@@ -53,3 +64,4 @@ class Report:
     rules: tuple[RuleVerdict, ...]
     findings: tuple[Finding, ...]
     unexplained: Warnings | None = None
+    measurements: tuple[Measurement, ...] = ()

@@ -10,12 +10,13 @@ from math import floor, isfinite, log, log10
 from typing import Any
 
 from ncclcheck.estimate.candidates import Candidates, candidates
-from ncclcheck.estimate.config import Config, NotModelledError
+from ncclcheck.estimate.config import COLLECTIVES, Config, NotModelledError
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor, shipped_model
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
 from ncclcheck.estimate.quantities import parse_params, size_text
 from ncclcheck.estimate.types import Cost, Estimate, Range, spread
+from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.shape import JobShape
 
 __all__ = ["DTYPE_BYTES", "EstimateOptions", "Estimator", "Expected", "parse_params", "two_digits"]
@@ -40,6 +41,9 @@ NETWORK_FIELDS = frozenset(
         "effect",
     }
 )
+
+# Slower than this, and the model sees that a change costs something.
+_FELT = 1.01
 
 Changes = Mapping[str, object]
 
@@ -67,6 +71,8 @@ class _Pair:
 
     @property
     def no_effect(self) -> bool:
+        if self.actual.algorithm == MEASURED:  # as fast as the model has it healthy: the cost does not show
+            return self.actual.busbw.expected >= self.healthy.busbw.expected
         return self.healthy.busbw == self.actual.busbw and self.healthy.limit == self.actual.limit
 
     def slowdown(self) -> Range:
@@ -112,7 +118,7 @@ class Estimator:
 
     @property
     def why_not(self) -> str | None:
-        """Why the last `compare`, `against` or `expect` gave None; a sentence for a finding's `no_estimate_because`."""
+        """Why the last question gave None; a sentence for a finding's `no_estimate_because`."""
         return self._why_not
 
     @property
@@ -120,12 +126,32 @@ class Estimator:
         return self.model.table
 
     def compare(self, healthy: Changes, actual: Changes) -> Estimate | None:
-        """The job with `healthy` put on it against the job with `actual` put on it. None: see `why_not`."""
+        """The job with `healthy` put on it against the job as it is, with `actual` put on it. None: see `why_not`.
+
+        Where the job was measured and the model sees that the change costs something, the measurement stands for the
+        job as it is.
+        """
         found, pairs = self._pairs(healthy, actual)
         if not pairs:
             return None
         inputs, assumed = self._inputs(found, pairs, healthy, actual)
-        return self._estimate(pairs, FROM_ASSUMPTIONS if assumed else FROM_LOG, inputs)
+        estimate = self._estimate(pairs, FROM_ASSUMPTIONS if assumed else FROM_LOG, inputs)
+        measured = self.shape.measured
+        if measured is None or estimate.slowdown.expected < _FELT or not self._is_measured(pairs, actual):
+            return estimate
+        point = Range(measured.least, measured.busbw, measured.most)
+        modelled = estimate.actual
+        inputs["actual by the model"] = f"{two_digits(modelled.expected)} ({_ends(modelled)}) GB/s for this alone"
+        return self._estimate([_measured(pair, point, measured.where) for pair in pairs], MEASURED, inputs)
+
+    def _is_measured(self, pairs: Sequence[_Pair], actual: Changes) -> bool:
+        """Is the measurement one of these configurations? Of a collective of rings it is where a ring is used."""
+        measured, shape = self.shape.measured, self.shape
+        here = {"nodes": shape.nodes, "gpus_per_node": shape.gpus_per_node, "collective": "all_reduce"}
+        if any(name in actual and actual[name] != value for name, value in here.items()):
+            return False
+        rings = all(pair.actual.algorithm == "ring" for pair in pairs)
+        return measured is not None and (measured.collective == "all_reduce" or rings)
 
     def against(self, measured_gbps: float, healthy: Changes | None = None) -> Estimate | None:
         """A measured plateau busbw in GB/s against the model of the job with `healthy` put on it."""
@@ -143,7 +169,7 @@ class Estimator:
         return self._estimate(pairs, MEASURED, inputs)
 
     def expect(self, changes: Changes | None = None) -> Expected | None:
-        """The plateau busbw of an all_reduce of the job with `changes` put on it."""
+        """The plateau busbw of a collective, all_reduce if `changes` names none, of the job with them put on it."""
         changes = changes or {}
         found, pairs = self._pairs(changes, changes)
         if not pairs:
@@ -157,6 +183,19 @@ class Estimator:
             _middle([pair.healthy for pair in pairs], busbw.expected).formula,
             inputs,
         )
+
+    def expect_of(self, measured: Measured) -> Expected | None:
+        """What the model has for the situation of a measurement: its collective, ranks and nodes."""
+        self._why_not = None
+        changes: dict[str, object] = {"collective": measured.collective}
+        nodes, ranks = measured.nodes, measured.ranks
+        if nodes and ranks and ranks % nodes == 0:
+            changes |= {"nodes": nodes, "gpus_per_node": ranks // nodes}
+        elif ranks != self._ranks() and measured != self.shape.measured:
+            self._why_not = "the table does not tell on how many nodes it was measured"
+        if measured.collective not in COLLECTIVES:
+            self._why_not = f"the model has no number for {measured.collective}"
+        return None if self._why_not else self.expect(changes)
 
     def cost_of(self, estimate: Estimate) -> Cost:
         """Extra seconds that each gradient synchronisation takes, for an estimate that an Estimator made."""
@@ -275,6 +314,15 @@ class Estimator:
             inputs["factor crossing"] = f"{m.low:g} / {m.expected:g} / {m.high:g} of the rate (assumed)"
             assumed = True
         return inputs, assumed
+
+
+def _measured(pair: _Pair, busbw: Range, text: str) -> _Pair:
+    """The pair with a measurement for its actual side; the limit stays what the model says it is."""
+    return replace(pair, actual=Plateau(busbw, pair.actual.limit, MEASURED, text))
+
+
+def _ends(value: Range) -> str:
+    return f"{two_digits(value.low)}-{two_digits(value.high)}"
 
 
 def _variants(base: Config, changes: Changes, kind: str) -> Iterator[Config]:

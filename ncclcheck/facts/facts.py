@@ -18,6 +18,8 @@ from ncclcheck.facts.communicators import at_init
 from ncclcheck.facts.completions import Completions, failed_completions
 from ncclcheck.facts.drawing import picture_of
 from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.measured import Measured
+from ncclcheck.facts.measurements import plateaus
 from ncclcheck.facts.picture import JobPicture
 from ncclcheck.facts.presence import Absent, Visibility
 from ncclcheck.facts.printed import MAX_EVIDENCE
@@ -151,6 +153,11 @@ class Facts(Traffic):
     def picture(self) -> JobPicture:
         """What NCCL decided, for the head of a report."""
         return picture_of(self)
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """What nccl-tests measured, in whatever situation."""
+        return plateaus(self)
 
     @cached_property
     def jobs(self) -> int:

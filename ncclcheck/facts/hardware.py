@@ -11,6 +11,7 @@ import polars as pl
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.matrix import ORDER
+from ncclcheck.facts.measurements import of_this_job
 from ncclcheck.facts.question import question
 from ncclcheck.facts.seen import Nic
 from ncclcheck.facts.shape import JobShape
@@ -62,6 +63,10 @@ def shape_of(facts: Facts) -> JobShape:
     matrix = next((m for m in path_tables(facts) if m.gpus), None)
     if matrix and gpus is None:
         gpus, nodes = len(matrix.gpus), nodes or (1 if nranks is None else None)
+    measured = of_this_job(facts)
+    if nranks is None and measured is not None:  # nothing but the table tells of a job
+        nranks, nodes = measured.ranks, measured.nodes
+        gpus = nranks // nodes if nranks and nodes and nranks % nodes == 0 else None
     used = _net_devices(facts)
     release = facts.release
     return JobShape(
@@ -76,6 +81,7 @@ def shape_of(facts: Facts) -> JobShape:
         release=(release // 10000, release // 100 % 100, release % 100) if release else None,
         cuda=_cuda(facts),
         virtual=Answer.YES if facts.guest_signs else Answer.UNKNOWN,
+        measured=measured,
     )  # fmt: skip
 
 

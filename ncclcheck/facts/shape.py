@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.measured import Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class JobShape:
     nchannels: collective channels; None: unknown.
     release: (major, minor, patch) or None. cuda: lowest (major, minor) that NCCL was built with, or None.
     virtual: does the job run in virtual machines.
+    measured: what nccl-tests measured in this job's situation.
     """
 
     nodes: int | None = None
@@ -49,3 +51,4 @@ class JobShape:
     release: tuple[int, int, int] | None = None
     cuda: tuple[int, int] | None = None
     virtual: Answer = Answer.UNKNOWN
+    measured: Measured | None = None

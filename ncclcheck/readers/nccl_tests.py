@@ -96,9 +96,10 @@ def _language() -> tuple[Automaton, re.Pattern[str]]:
     """The grammar, and what finds the place in a line where its language begins."""
     automaton = Automaton(BLOCK_TABLES["nccl_tests"])
     size, count, kind = (f"(?:{automaton.terminals[name].text})" for name in ("SIZE", "COUNT", "TYPE"))
-    phrases = [r"\s+".join(map(re.escape, phrase.split())) for phrase in automaton.first_phrases()]
+    blank = r"[\s|│]+"  # or the border of a cell
+    phrases = [blank.join(map(re.escape, phrase.split())) for phrase in automaton.first_phrases()]
     program = automaton.terminals["PROGRAM"].text
-    row = rf"(?<![\w.+-]){size}\s+{count}\s+{kind}(?=\s)"
+    row = rf"(?<![\w.+-]){size}{blank}{count}{blank}{kind}(?=\s)"
     return automaton, re.compile(rf"{row}|{'|'.join(phrases)}|(?<![a-z0-9_]){program}\b", re.ASCII)
 
 

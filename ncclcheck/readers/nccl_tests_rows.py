@@ -29,6 +29,8 @@ _BYTES = {
 _LARGEST_ERROR = {"half": 1e-2, "bfloat16": 1e-1}
 _LARGEST_ERROR_ELSE = 1e-5
 _MOST_RANKS = 1 << 20
+# A ratio that asks for more ranks than this is rather that of another collective.
+_LIKELY_RANKS = 1 << 10
 _LARGEST = 1 << 62
 # Above this algbw (GB/s) or time (us) there is no machine.
 _FASTEST = 1e6
@@ -204,7 +206,7 @@ def _fits_some(collective: str, numbers: Numbers, world: int | None) -> bool:
     if world is not None and world > 1 and numbers.fits(_factor(collective, world)):
         return True
     low, high = _span(collective, numbers)
-    return low <= high and not (world is not None and low <= 1)
+    return low <= min(high, _LIKELY_RANKS)
 
 
 def _ranks(collectives: Sequence[str], rows: Sequence[Usable], world: int | None) -> int | None:

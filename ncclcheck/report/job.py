@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ncclcheck.engine.report import InputSummary, Report
+from ncclcheck.engine.report import InputSummary, Measurement, Report
+from ncclcheck.facts.measured import binary_size
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
 from ncclcheck.report.hosts import fold
-from ncclcheck.report.numbers import byte_size, counted
+from ncclcheck.report.numbers import byte_size, counted, with_range
 from ncclcheck.report.page import Page
 
 _INPUTS_SHOWN = 4
@@ -16,6 +17,7 @@ _GPUS_SHOWN = 16
 _COMMUNICATORS_SHOWN = 6
 _OPERATIONS_SHOWN = 3
 _GPU_WIDTH = 20
+_MEASUREMENTS_SHOWN = 3
 
 
 def write_job(page: Page, report: Report, verbose: bool) -> None:
@@ -25,6 +27,7 @@ def write_job(page: Page, report: Report, verbose: bool) -> None:
     facts = [part for part in _facts(job) if part]
     if not facts:
         page.labelled("job", "nothing in the input tells of one", indent=0)
+        _write_measurements(page, report.measurements, job, verbose)
         return
     page.labelled("job", ("; ".join(facts), "bold"), indent=0)
     if job.communicators:
@@ -33,11 +36,36 @@ def write_job(page: Page, report: Report, verbose: bool) -> None:
     if job.operations:
         words = [_operation(kind) for kind in job.operations]
         page.labelled("calls", _first(words, "kinds", None if verbose else _OPERATIONS_SHOWN), indent=0)
+    _write_measurements(page, report.measurements, job, verbose)
     kinds = job.kinds if verbose else job.kinds[:_KINDS_SHOWN]
     for kind in kinds:
         _write_kind(page, kind, verbose)
     if len(kinds) < len(job.kinds):
         page.line(f"{len(job.kinds) - len(kinds)} more kinds of machine (-v shows them)", indent=7)
+
+
+def _write_measurements(page: Page, measurements: Sequence[Measurement], job: JobPicture, verbose: bool) -> None:
+    shown = measurements if verbose else measurements[:_MEASUREMENTS_SHOWN]
+    for one in shown:
+        page.labelled("measured", _measurement(one, job), indent=0, width=10)
+    if len(shown) < len(measurements):
+        page.line(f"{len(measurements) - len(shown)} more plateaus of nccl-tests (-v shows them)", indent=10)
+
+
+def _measurement(one: Measurement, job: JobPicture) -> str:
+    """`all_reduce 128 MiB..8 GiB: 387 GB/s busbw at 8 GiB (expected 480 (450-510), nvlstree)`."""
+    measured, expected = one.measured, one.expected
+    sizes = binary_size(measured.size)
+    if measured.smallest < measured.size:
+        sizes = f"{binary_size(measured.smallest)}..{sizes}"
+    among = "" if measured.ranks in (None, job.ranks_total) else f" among {measured.ranks} ranks,"
+    busbw = f"{measured.busbw:.3g}"
+    if f"{measured.least:.3g}" != f"{measured.most:.3g}":
+        busbw = f"{busbw} ({measured.least:.3g}-{measured.most:.3g})"
+    beside = f" (expected {with_range(expected.busbw)}, {expected.limit})" if expected else ""
+    if not measured.enough:
+        beside = " (too small to be the plateau)"
+    return f"{measured.collective}{among} {sizes}: {busbw} GB/s busbw at {binary_size(measured.size)}{beside}"
 
 
 def _write_inputs(page: Page, inputs: Sequence[InputSummary], verbose: bool) -> None:

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from ncclcheck.engine.report import InputSummary, Report, Warnings
+from ncclcheck.engine.report import InputSummary, Measurement, Report, Warnings
 from ncclcheck.estimate.types import Cost, Estimate, Range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.coverage import statistics
@@ -32,12 +32,33 @@ def as_document(report: Report) -> dict[str, Any]:
         "version": report.version,
         "inputs": [_input(row) for row in report.inputs],
         "job": asdict(report.job),
+        "measurements": [_measurement(one) for one in report.measurements],
         "rules": [
             {"code": rule.code, "name": rule.name, "verdict": rule.verdict, "needs": list(rule.needs)}
             for rule in report.rules
         ],
         "findings": [_finding(finding) for finding in report.findings],
         "unexplained_warnings": None if report.unexplained is None else _warnings(report.unexplained),
+    }
+
+
+def _measurement(one: Measurement) -> dict[str, Any]:
+    measured, expected = one.measured, one.expected
+    return {
+        "collective": measured.collective,
+        "unit": "GB/s",
+        "busbw": {"low": measured.least, "expected": measured.busbw, "high": measured.most},
+        "bytes": measured.size,
+        "smallest_bytes": measured.smallest,
+        "enough": measured.enough,
+        "checked": measured.checked,
+        "ranks": measured.ranks,
+        "nodes": measured.nodes,
+        "path": measured.evidence.path,
+        "line": measured.evidence.line,
+        "expected": None
+        if expected is None
+        else {"busbw": _range(expected.busbw), "limit": expected.limit, "basis": expected.basis},
     }
 
 

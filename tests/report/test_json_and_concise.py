@@ -17,7 +17,8 @@ RANGE = ["low", "expected", "high"]
 
 def test_the_keys_are_a_contract() -> None:
     document = json.loads(render("json", REPORT, Style()))
-    assert list(document) == ["schema", "version", "inputs", "job", "rules", "findings", "unexplained_warnings"]
+    keys = ["schema", "version", "inputs", "job", "measurements", "rules", "findings", "unexplained_warnings"]
+    assert list(document) == keys
     assert document["schema"] == "ncclcheck-report/1"
     assert document["inputs"] == [
         {
