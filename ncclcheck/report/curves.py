@@ -59,17 +59,18 @@ def as_svg(curves: Sequence[Curve], title: str) -> str:
         js=[], width=900, height=540, explicit_size=True, title=clean(title), x_title="message size",
         y_title="bus bandwidth, GB/s", legend_at_bottom=True, show_dots=False, range=(0, _top(curves)),
         x_labels=[{"value": log2(size), "label": size_label(size)} for size in _ticks(sizes)],
-        style=Style(background="white", plot_background="white", font_family="sans-serif", colors=_COLORS),
+        style=Style(
+            background="white", plot_background="white", font_family="sans-serif", stroke_width="2", colors=_COLORS,
+            guide_stroke_color="#ddd", major_guide_stroke_color="#ddd",
+        ),
     )  # fmt: skip
     chart.uuid = "ncclcheck"  # the same document for the same numbers
     for curve in curves:
         x = [log2(size) for size in sizes]
-        chart.add(
-            curve.name, list(zip(x, (one.expected for one in curve.busbw), strict=True)), stroke_style={"width": 3}
-        )
+        chart.add(curve.name, list(zip(x, (one.expected for one in curve.busbw), strict=True)))
         for bound in ("low", "high"):
             row = list(zip(x, (getattr(one, bound) for one in curve.busbw), strict=True))
-            chart.add(f"{curve.name}, {bound}", row, stroke_style={"width": 1, "dasharray": "4, 4"})
+            chart.add(f"{curve.name}, {bound}", row, stroke_style={"dasharray": "4, 4"})
     root = chart.render_tree()
     for parent in root.iter():
         for child in list(parent):
