@@ -29,7 +29,12 @@ def write_bandwidth(page: Page, result: Bandwidth, explain: bool, color: bool, u
     page.gap()
     _write_table(page, result)
     page.gap()
-    page.verbatim(as_lines(curves_of(result), "bus bandwidth over message size, GB/s", page.width, color, unicode))
+    try:
+        plot = as_lines(curves_of(result), "bus bandwidth over message size, GB/s", page.width, color, unicode)
+    except (ImportError, OSError):  # its compiled half does not load everywhere
+        page.line("no plot: the library plotext does not load here", indent=2)
+    else:
+        page.verbatim(plot)
 
 
 def curves_of(result: Bandwidth) -> list[Curve]:
@@ -70,7 +75,7 @@ def _factor(slowdown: Range) -> str:
 
 
 def _write_table(page: Page, result: Bandwidth) -> None:
-    """As nccl-tests prints it: out-of-place columns, with the range of busbw."""
+    """As nccl-tests prints it; on a narrow page without ranges, then without algbw."""
     head: tuple[str, ...] = ("size", "time", "algbw", "busbw", "range")
     rows = [_row(point) for point in result.curve]
     if result.curve_after:
@@ -79,8 +84,12 @@ def _write_table(page: Page, result: Bandwidth) -> None:
             (*row, two_digits(point.busbw.expected), _range(point.busbw))
             for row, point in zip(rows, result.curve_after, strict=True)
         ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for number, row in enumerate((head, *rows)):
+    columns = list(zip(head, *rows, strict=True))
+    for name in ("range", "algbw"):
+        if 2 + sum(2 + max(map(len, column)) for column in columns) > page.width:
+            columns = [column for column in columns if column[0] != name]
+    widths = [max(map(len, column)) for column in columns]
+    for number, row in enumerate(zip(*columns, strict=True)):
         text = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         page.line((text, "dim" if number == 0 else ""), indent=2)
     page.line(("size in bytes (K, M, G: 2^10, 2^20, 2^30), bandwidth in GB/s (10^9 bytes)", "dim"), indent=2, hang=2)

@@ -120,6 +120,11 @@ def test_wrong_flags(flags: str, words: str, capsys: Capture) -> None:
     assert out == "" and "Error: " in err and words in err
 
 
+def test_options_before_a_subcommand_are_not_lost_in_silence(capsys: Capture) -> None:
+    assert run(["estimate", "--nodes", "2", "checkpoint", "--params", "70B"]) == 2
+    assert "options of checkpoint stand behind its name" in capsys.readouterr().err
+
+
 def test_every_flag_together(capsys: Capture) -> None:
     answer = document(
         "estimate --nodes 4 --gpus-per-node 8 --gpu h100-sxm --nics 8 --nic-gbps 200 --transport roce --bytes 1GB"
@@ -146,7 +151,7 @@ def test_this_machine(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--gpu local: no driver here" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("columns", [70, 80, 120])
+@pytest.mark.parametrize("columns", [40, 50, 60, 80, 120])
 @pytest.mark.parametrize("more", ["", " --without gdr,nvls --with acs --explain-estimate"])
 def test_nothing_is_wider_than_the_terminal(
     columns: int, more: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
@@ -154,6 +159,12 @@ def test_nothing_is_wider_than_the_terminal(
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = told(PAIR + more, capsys).splitlines()
     assert columns - 3 <= max(map(len, lines)) <= columns
+    assert sum(" us " in f"{line} " for line in lines) >= 5  # rows of the table are whole
+
+
+def test_a_machine_that_cannot_plot(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotext", None)
+    assert "no plot: the library plotext does not load here" in told(PAIR, capsys)
 
 
 @pytest.mark.parametrize(("option", "colourful"), [("never", False), ("always", True), ("auto", False)])

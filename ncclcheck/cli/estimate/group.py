@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ncclcheck.cli.estimate.answer import output_options
 from ncclcheck.cli.estimate.bandwidth import answer_bandwidth, bandwidth_options
@@ -40,7 +41,9 @@ def estimate(
 
     The subcommands answer other questions: gradient synchronisation, inference, checkpoints.
     """
-    if context.invoked_subcommand:
+    if subcommand := context.invoked_subcommand:
+        if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in context.params):
+            raise click.UsageError(f"options of {subcommand} stand behind its name")
         return None
     if batch is not None:
         return run_batch(batch, output_format, output_file)
