@@ -113,8 +113,9 @@ class Algorithms(NamedTuple):
 
 
 class Racks(NamedTuple):
-    """NVLink domains of more than gpus_from GPUs: channels that leave one."""
+    """NVLink domains of more than gpus_from GPUs: how many GPUs a rack has, and channels that leave it."""
 
+    gpus: int
     gpus_from: int
     network_channels: int
     source: str
@@ -309,20 +310,29 @@ def hardware_with(constants: Mapping[str, float]) -> Hardware:
 
     Raises ValueError for a path that names no number.
     """
-    raw = _raw()
+    raw = dict(_raw())
     for path, value in constants.items():
+        constant(path)
         *parents, last = path.split(".")
-        table: Any = raw
+        table = raw
         for name in parents:
-            table = table.get(name) if isinstance(table, dict) else None
-        known = table.get(last) if isinstance(table, dict) else None
-        if isinstance(known, bool) or not isinstance(known, int | float):
-            raise ValueError(f"{path!r} is no number of the hardware table")
+            table[name] = table = dict(table[name])
         table[last] = value
     return _build(raw)
 
 
-def _raw() -> dict[str, Any]:
+def constant(path: str) -> float:
+    """A number of the shipped table by its path. Raises ValueError for a path that names none."""
+    found: Any = _raw()
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ValueError(f"{path!r} is no number of the hardware table")
+    return float(found)
+
+
+@cache
+def _raw() -> Mapping[str, Any]:
     return tomllib.loads(Path(__file__).with_name("hardware.toml").read_text(encoding="utf-8"))
 
 

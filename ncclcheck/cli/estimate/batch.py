@@ -2,7 +2,102 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-def run_batch(path: str, output_format: str, output_file: str | None) -> int:
-    """To come."""
-    return 2
+import click
+
+from ncclcheck.cli.exits import CLEAN, NOTHING_TO_JUDGE
+from ncclcheck.cli.output import complain, write_file, write_stdout
+from ncclcheck.estimate.batch import NEEDED, answer
+from ncclcheck.estimate.model import Model
+from ncclcheck.estimate.types import Range
+from ncclcheck.report.escape import clean, json_without_commands
+from ncclcheck.report.numbers import with_range
+
+_LARGEST_BYTES = 64 << 20
+
+
+def run_batch(path: str, output_format: str, output_file: str | None, model: Model) -> int:
+    """One answer per row, in the order of the table. A row without a number says why; the exit code is then 3."""
+    answers = [_answer(row, model) for row in _rows(path)]
+    if output_format == "json":
+        text = json_without_commands(json.dumps(answers, indent=1, ensure_ascii=True, allow_nan=False)) + "\n"
+    else:
+        text = "".join(f"{clean(line)}\n" for line in _table(answers))
+    if output_file not in (None, "-"):
+        write_file(output_file, text)
+    else:
+        write_stdout(text)
+    without = [one for one in answers if one["busbw"] is None]
+    if without:
+        first = without[0]
+        complain(
+            f"{path}: no number for {len(without)} of {len(answers)} rows; the first: {first['id']}: {first['error']}"
+        )
+    return NOTHING_TO_JUDGE if without else CLEAN
+
+
+def _answer(row: dict[str, str], model: Model) -> dict[str, Any]:
+    """id, busbw (low, expected, high, in GB/s), limit, algorithm, formula, notes; or no busbw and the error."""
+    try:
+        found, notes = answer(row, model)
+    except ValueError as error:
+        return {"id": row["id"], "busbw": None, "limit": None, "error": str(error)}
+    return {
+        "id": row["id"],
+        "busbw": found.busbw._asdict(),
+        "limit": found.limit,
+        "algorithm": found.algorithm,
+        "formula": found.formula,
+        "notes": notes,
+    }
+
+
+def _rows(path: str) -> list[dict[str, str]]:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_LARGEST_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(_LARGEST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise click.UsageError(f"--batch {clean(path)}: {reason}") from None
+    if len(data) > _LARGEST_BYTES:
+        raise click.UsageError(f"--batch {clean(path)}: a table of more than {_LARGEST_BYTES >> 20} MiB")
+    lines = io.StringIO(data.decode("utf-8-sig", "replace").replace("\0", ""), newline="")
+    table = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    try:
+        header = [name.strip() for name in next(table, [])]
+        if missing := [name for name in NEEDED if name not in header]:
+            raise click.UsageError(
+                f"--batch {clean(path)}: the first line must name the columns (tab-separated);"
+                f" missing: {', '.join(missing)}"
+            )
+        return list(_as_rows(header, table))
+    except csv.Error as error:
+        raise click.UsageError(f"--batch {clean(path)}: {error}") from None
+
+
+def _as_rows(header: Sequence[str], table: Iterator[list[str]]) -> Iterator[dict[str, str]]:
+    """Cells that are missing at the end of a row are empty."""
+    for cells in table:
+        if any(cell.strip() for cell in cells):
+            yield dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=False))
+
+
+def _table(answers: list[dict[str, Any]]) -> Iterator[str]:
+    width = max((len(one["id"]) for one in answers), default=0)
+    for one in answers:
+        name = one["id"].ljust(width)
+        if one["busbw"] is None:
+            yield f"{name}  none: {one['error']}"
+            continue
+        notes = f"  ({'; '.join(one['notes'])})" if one["notes"] else ""
+        yield f"{name}  {with_range(Range(**one['busbw']))} GB/s  {one['limit']}, {one['algorithm']}{notes}"

@@ -1,0 +1,220 @@
+"""A table of configurations, as people write them down beside nccl-tests results, for the model.
+
+Columns (tab-separated, "NA" or empty where unknown): id, collective, nodes, gpus_per_node, gpu_model, intra_node_link,
+nvlinks_per_gpu, pcie_gen, nics_per_node, nic_gbps (Gb/s of one NIC as sold), transport, gdr (yes, no), algo,
+condition, nccl_version, size_bytes. id, nodes and gpus_per_node must be there; others may be missing. condition: none,
+or one or more of the words of `CONDITIONS` with a comma between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ncclcheck.estimate.config import COLLECTIVES, Config
+from ncclcheck.estimate.hardware import Gpu, Hardware
+from ncclcheck.estimate.model import Model, Plateau
+
+NEEDED = ("id", "nodes", "gpus_per_node")
+LARGE_BYTES = 8 << 30
+
+_PATHS = (  # the first that fits
+    (re.compile(r"nvlink.*(shm|pcie)", re.I), "mixed"),
+    (re.compile(r"nvlink|nvswitch|^nv\d+", re.I), "nvlink"),
+    (re.compile(r"shm|host", re.I), "shm"),
+    (re.compile(r"switch|pix|pxb", re.I), "pcie-switch"),
+    (re.compile(r"pcie|phb|node|sys", re.I), "pcie-cpu"),
+)
+_NETWORKS = {
+    "ib": "ib", "infiniband": "ib", "roce": "roce", "efa": "efa", "slingshot": "slingshot", "tcpx": "tcpx",
+    "tcpxo": "tcpxo", "fastrak": "tcpxo", "tcp": "socket", "socket": "socket", "ipoib": "socket",
+}  # fmt: skip
+_ALGORITHMS = {"ring": "ring", "tree": "tree", "nvls": "nvls", "nvlstree": "nvls", "collnet": "collnet", "pat": "pat"}
+_COLLECTIVES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather", "send_recv": "sendrecv"}
+_COLLECTIVES |= {"reducescatter": "reduce_scatter", "alltoallv": "all_to_all", **{name: name for name in COLLECTIVES}}
+_NVLS_SINCE = (2, 17)
+
+CONDITIONS: Mapping[str, Mapping[str, Any]] = {
+    "none": {},
+    "default": {},
+    "healthy": {},
+    "tcp_default": {"network": "socket", "gdr": False},
+    "tcp_tuned": {"network": "socket", "gdr": False, "tcp_tuned": True},
+    "nvls_off": {"nvls": False},
+    "p2p_off": {"intra": "shm"},
+    "gdr_off": {"gdr": False},
+    "acs": {"redirect": "acs"},
+    "vm": {"redirect": "vm"},
+    "proto_ll": {"protocol": "ll"},
+    "proto_ll128": {"protocol": "ll128"},
+    "algo_ring": {"algorithm": "ring"},
+    "algo_tree": {"algorithm": "tree"},
+    "sharp": {"sharp": True},
+    "split_data_on_qps": {"effect": "split-data-on-qps"},
+    "roce_lossy": {"effect": "roce-lossy"},
+    "lacp_bond": {"effect": "lacp-bond"},
+    "shared_hca": {"effect": "shared-hca"},
+    "one_nic_per_rank": {"effect": "one-nic-per-rank"},
+    "ar_off": {"effect": "ar-off"},
+    "ar_not_ready": {"effect": "ar-not-ready"},
+    "fec": {"effect": "fec"},
+    "mtu": {"effect": "roce-mtu"},
+    "numa": {"effect": "cpu-gdr"},
+}
+"""What a condition changes in the configuration."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A row of the table, understood. notes: what had to be assumed or was not understood."""
+
+    config: Config
+    size: int
+    notes: list[str] = field(default_factory=list)
+
+
+def answer(row: Mapping[str, str], model: Model) -> tuple[Plateau, list[str]]:
+    """Bus bandwidth at the row's size, and what had to be assumed.
+
+    Raises ValueError (NotModelledError among them) with a sentence where there is no number.
+    """
+    understood = read_row(row, model.table)
+    return model.at(understood.config, understood.size), understood.notes
+
+
+def read_row(row: Mapping[str, str], table: Hardware) -> Row:
+    """Raises ValueError with a sentence that names the column."""
+    notes: list[str] = []
+    nodes, per_node = _count(row, "nodes"), _count(row, "gpus_per_node")
+    pcie_gen = _optional(row, "pcie_gen")
+    gpu = _gpu(row, table, None if pcie_gen is None else round(pcie_gen), notes)
+    transport = _text(row, "transport").casefold()
+    nics = round(_optional(row, "nics_per_node") or 0)
+    if "mnnvl" in transport:
+        nodes, per_node, nics = _racks(nodes, per_node, nics, table)
+    config = Config(
+        nodes,
+        per_node,
+        gpu.name,
+        intra=_intra(row, gpu, per_node),
+        network=_network(transport, notes) if nodes > 1 else "",
+        nics=nics,
+        nic_gbit=_optional(row, "nic_gbps") or 0.0,
+        gdr=_text(row, "gdr").casefold() not in ("no", "off", "0", "false"),
+        nvls=_release(row) is None or (_release(row) or ()) >= _NVLS_SINCE,
+        nvlinks=_nvlinks(row, gpu),
+        pcie_gen=gpu.pcie_gen if pcie_gen is None else round(pcie_gen),
+        algorithm=_ALGORITHMS.get(_text(row, "algo").casefold(), ""),
+        collective=_collective(row),
+    )
+    for word in _conditions(row):
+        if word not in CONDITIONS:
+            notes.append(f"condition {word!r} is not modelled")
+            continue
+        change = dict(CONDITIONS[word])
+        if "effect" in change:
+            change["effect"] = "+".join(filter(None, (config.effect, change["effect"])))
+        config = replace(config, **change)
+    if config.network == "socket":
+        config = replace(config, tcp_gbit=config.nic_gbit or None, gdr=False)
+    if config.collective != "all_reduce":
+        config = replace(config, algorithm="pat" if config.algorithm == "pat" else "")
+    size = _optional(row, "size_bytes")
+    return Row(config, LARGE_BYTES if size is None else max(1, round(size)), notes)
+
+
+def _text(row: Mapping[str, str], column: str) -> str:
+    value = (row.get(column) or "").strip()
+    return "" if value.casefold() in ("na", "n/a", "none", "-", "?") else value
+
+
+def _optional(row: Mapping[str, str], column: str) -> float | None:
+    """A number at least 0, or None where the cell is empty."""
+    text = _text(row, column)
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e18:
+        raise ValueError(f"{column}: {text[:40]!r} is not a number that makes sense")
+    return value
+
+
+def _count(row: Mapping[str, str], column: str) -> int:
+    value = _optional(row, column)
+    if value is None or value != round(value) or not 1 <= value <= 1_000_000:
+        raise ValueError(f"{column}: {_text(row, column)[:40]!r} is not a count")
+    return round(value)
+
+
+def _gpu(row: Mapping[str, str], table: Hardware, pcie_gen: int | None, notes: list[str]) -> Gpu:
+    """The class that is named; where none is known, the usual one of the PCIe generation, with a note."""
+    named = _text(row, "gpu_model")
+    without_nvlink = _PATHS[1][0].search(_text(row, "intra_node_link")) is None
+    for part in [named, *reversed(re.split(r"[/,]", named))]:
+        classes = table.classes_of_name(part.strip(" ?"))
+        if not classes:
+            continue
+        if (
+            without_nvlink
+            and f"{part.strip(' ?')} PCIe" in table.gpus
+            and "pcie" in _text(row, "intra_node_link").casefold()
+        ):
+            return table.gpus[f"{part.strip(' ?')} PCIe"]
+        return table.gpus[classes[0]]
+    usual = {3: "V100 SXM", 4: "A100 SXM", 6: "B300 SXM"}.get(pcie_gen or 0, "H100 SXM")
+    notes.append(f"GPU {named or 'not given'}: taken as {usual}")
+    return table.gpus[usual]
+
+
+def _intra(row: Mapping[str, str], gpu: Gpu, per_node: int) -> str:
+    link = _text(row, "intra_node_link")
+    found = next((path for pattern, path in _PATHS if pattern.search(link)), "")
+    usual = (
+        "nvlink" if gpu.nvlink is not None and not (gpu.bridged and per_node > 2) else "pcie-cpu" if gpu.p2p else "shm"
+    )
+    if per_node == 1 or not found or (found == "nvlink" and gpu.nvlink is None):
+        return usual
+    return found
+
+
+def _nvlinks(row: Mapping[str, str], gpu: Gpu) -> int | None:
+    links = _optional(row, "nvlinks_per_gpu")
+    return round(links) if links and gpu.nvlink is not None else None
+
+
+def _racks(nodes: int, per_node: int, nics: int, table: Hardware) -> tuple[int, int, int]:
+    """Trays of NVLink racks: NCCL's node is the rack."""
+    ranks, whole = nodes * per_node, table.racks.gpus
+    if ranks <= whole:
+        return 1, ranks, nics * nodes
+    racks = -(-ranks // whole)
+    return racks, -(-ranks // racks), nics * -(-nodes // racks)
+
+
+def _network(transport: str, notes: list[str]) -> str:
+    words = re.findall(r"[a-z]+", transport.removeprefix("mnnvl"))
+    found = next((_NETWORKS[word] for word in words if word in _NETWORKS), "")
+    if not found:
+        notes.append(f"transport {transport or 'not given'}: taken as InfiniBand-class")
+    return found or "other"
+
+
+def _release(row: Mapping[str, str]) -> tuple[int, ...] | None:
+    numbers = re.match(r"(\d+)\.(\d+)", _text(row, "nccl_version"))
+    return (int(numbers[1]), int(numbers[2])) if numbers else None
+
+
+def _collective(row: Mapping[str, str]) -> str:
+    named = re.sub(r"_perf$", "", (_text(row, "collective") or "all_reduce").casefold())
+    if named not in _COLLECTIVES:
+        raise ValueError(f"collective: {named[:40]!r} is none of {', '.join(COLLECTIVES)}")
+    return _COLLECTIVES[named]
+
+
+def _conditions(row: Mapping[str, str]) -> list[str]:
+    return [word for word in re.split(r"[\s,;+]+", _text(row, "condition").casefold()) if word]
