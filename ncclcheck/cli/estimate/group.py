@@ -13,6 +13,7 @@ from ncclcheck.cli.estimate.batch import run_batch
 from ncclcheck.cli.estimate.checkpoint import checkpoint
 from ncclcheck.cli.estimate.inference import inference
 from ncclcheck.cli.estimate.sync import sync
+from ncclcheck.estimate.model import shipped_model
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,7 +47,7 @@ def estimate(
             raise click.UsageError(f"options of {subcommand} stand behind its name")
         return None
     if batch is not None:
-        return run_batch(batch, output_format, output_file)
+        return run_batch(batch, output_format, output_file, shipped_model())
     return answer_bandwidth(
         flags, size, without, with_, plot,
         output_format=output_format, output_file=output_file, color=color, explain_estimate=explain_estimate,
