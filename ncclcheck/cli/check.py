@@ -13,6 +13,7 @@ import click
 from ncclcheck.cli.exits import FAIL_ON, exit_code
 from ncclcheck.cli.output import complain, wants_color, width, write_file, write_stdout
 from ncclcheck.cli.pipeline import Selection, WrongCallError, estimate_options, run_check
+from ncclcheck.cli.step_options import step_options
 from ncclcheck.report.formats import FORMATS, render
 from ncclcheck.report.style import Style
 
@@ -34,6 +35,7 @@ _RULES = "Codes, names, families (NET), or ALL; a comma list, may be repeated."
 )
 @click.option("--params", metavar="N", help="Parameters of the model whose gradients are synchronised: 70B.")
 @click.option("--dtype", metavar="TYPE", help="Data type of those gradients: bf16.")
+@step_options
 @click.option("--explain-estimate", is_flag=True, help="Show the formula and the inputs of every number.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("--statistics", is_flag=True, help="Count findings per rule.")
@@ -55,6 +57,7 @@ def check(
     color: str,
     statistics: bool,
     verbose: bool,
+    **step: str | None,
 ) -> int:
     """Judge the logs of one job at PATHS: files, directories, archives, quoted globs, - for stdin.
 
@@ -67,7 +70,7 @@ def check(
     if output_file is not None:
         _refuse_to_overwrite_an_input(output_file, paths)
     try:
-        options = estimate_options(gpu, nic_gbps, params, dtype)
+        options = estimate_options(gpu, nic_gbps, params, dtype, **step)
         checked = run_check(paths, Selection(select, ignore, extend_select), options)
     except WrongCallError as error:
         raise click.UsageError(str(error)) from None

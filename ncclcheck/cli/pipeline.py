@@ -61,9 +61,17 @@ class Selection(NamedTuple):
 
 
 def estimate_options(
-    gpu: str | None = None, nic_gbps: float | None = None, params: str | None = None, dtype: str | None = None
+    gpu: str | None = None,
+    nic_gbps: float | None = None,
+    params: str | None = None,
+    dtype: str | None = None,
+    **step: str | None,
 ) -> EstimateOptions:
-    """What the user knows about the hardware and the model; only what is given overrides a default."""
+    """What the user knows about the hardware and the model; only what is given overrides a default.
+
+    step: the options of `step_options`, by their names.
+    """
+    from ncclcheck.cli.step_options import step_fields
     from ncclcheck.estimate.estimator import EstimateOptions, Estimator, parse_params
     from ncclcheck.facts.shape import JobShape
 
@@ -71,6 +79,7 @@ def estimate_options(
     try:
         if params is not None:
             given["params"] = parse_params(params)
+        given |= step_fields(step)
         options = EstimateOptions(**{key: value for key, value in given.items() if value is not None})
         Estimator(JobShape(), options)  # knows the GPU classes: complain before gigabytes are read
         return options
@@ -107,6 +116,7 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     from ncclcheck.engine.report import InputSummary, Measurement, Report
     from ncclcheck.engine.run import evaluate, unexplained_warnings
     from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.estimate.workload import of_log
     from ncclcheck.facts.facts import Facts
     from ncclcheck.inputs.expand import expand
     from ncclcheck.inputs.meter import Meter
@@ -120,9 +130,11 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
         reading = read_sources(expansion.sources)
         meter.doing = "judging"
         facts = Facts(reading.tables, [source.name for source in expansion.sources])
-        estimator = Estimator(facts.shape(), options)
+        picture = facts.picture()
+        estimator = Estimator(facts.shape(), options, logged=of_log(picture))
         evaluation = evaluate(facts, estimator, rules)
         measurements = tuple(Measurement(one, estimator.expect_of(one)) for one in facts.measured)
+        step = estimator.step()
 
     inputs = tuple(
         InputSummary(source.name, row.kinds, row.lines, row.recognised, row.unrecognised, source.error)
@@ -133,7 +145,17 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     quote = quoter([*lines, left.first] if left else lines, expansion.sources)
     findings = tuple(replace(one, evidence=tuple(map(quote, one.evidence))) for one in evaluation.findings)
     left = replace(left, first=quote(left.first)) if left else None
-    report = Report(__version__, inputs, facts.picture(), evaluation.verdicts, findings, left, measurements)
+    report = Report(
+        version=__version__,
+        inputs=inputs,
+        job=picture,
+        rules=evaluation.verdicts,
+        findings=findings,
+        unexplained=left,
+        measurements=measurements,
+        step=step,
+        no_step_because=None if step else estimator.why_no_step,
+    )
     telling = {row.path for row in inputs if row.kinds or row.recognised}
     trouble = judge_inputs(expansion.sources, telling)
     remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ncclcheck.estimate.estimator import Expected
+from ncclcheck.estimate.step import StepEstimate
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.picture import JobPicture
@@ -56,7 +57,11 @@ class Measurement:
 @dataclass(frozen=True, slots=True)
 class Report:
     """inputs, the picture of the job, a verdict per rule, findings by cost (worst first), warnings left over, what was
-    measured with nccl-tests."""
+    measured with nccl-tests.
+
+    step: a training step of the job as it is, or the calls that the log saw; no_step_because: where options describe a
+    step and it has no numbers.
+    """
 
     version: str
     inputs: tuple[InputSummary, ...]
@@ -65,3 +70,5 @@ class Report:
     findings: tuple[Finding, ...]
     unexplained: Warnings | None = None
     measurements: tuple[Measurement, ...] = ()
+    step: StepEstimate | None = None
+    no_step_because: str | None = None

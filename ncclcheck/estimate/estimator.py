@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import product
 from math import floor, isfinite, log, log10
 from typing import Any
@@ -15,7 +16,11 @@ from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor, shipped_model
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
 from ncclcheck.estimate.quantities import parse_params, size_text
+from ncclcheck.estimate.step import Reached, StepEstimate, timed
+from ncclcheck.estimate.step import estimate as estimate_step
+from ncclcheck.estimate.timing import Calls, Load
 from ncclcheck.estimate.types import Cost, Estimate, Range, spread
+from ncclcheck.estimate.workload import Workload, of_plan
 from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.shape import JobShape
 
@@ -104,8 +109,14 @@ class Estimator:
     shows none.
     """
 
-    def __init__(self, shape: JobShape, options: EstimateOptions | None = None, model: Model | None = None) -> None:
-        """model: with the constants of a site; None: with those of the package.
+    def __init__(
+        self,
+        shape: JobShape,
+        options: EstimateOptions | None = None,
+        model: Model | None = None,
+        logged: Workload | None = None,
+    ) -> None:
+        """model: with the constants of a site; None: with those of the package. logged: calls that the log saw.
 
         Raises ValueError if options.gpu is not in the hardware table.
         """
@@ -113,6 +124,9 @@ class Estimator:
         self.model = model or shipped_model()
         self.options = options or EstimateOptions()
         self._why_not: str | None = None
+        self._logged = logged
+        self._why_no_step: str | None = None
+        self._timed = lru_cache(maxsize=8192)(partial(timed, self.model))
         if self.options.gpu is not None:
             self.hardware.classes_of_flag(self.options.gpu)
 
@@ -131,18 +145,19 @@ class Estimator:
         Where the job was measured and the model sees that the change costs something, the measurement stands for the
         job as it is.
         """
-        found, pairs = self._pairs(healthy, actual)
+        found, pairs, sides = self._pairs(healthy, actual)
         if not pairs:
             return None
         inputs, assumed = self._inputs(found, pairs, healthy, actual)
         estimate = self._estimate(pairs, FROM_ASSUMPTIONS if assumed else FROM_LOG, inputs)
         measured = self.shape.measured
         if measured is None or estimate.slowdown.expected < _FELT or not self._is_measured(pairs, actual):
-            return estimate
+            return replace(estimate, step=self._step(sides))
         point = Range(measured.least, measured.busbw, measured.most)
         modelled = estimate.actual
         inputs["actual by the model"] = f"{two_digits(modelled.expected)} ({_ends(modelled)}) GB/s for this alone"
-        return self._estimate([_measured(pair, point, measured.where) for pair in pairs], MEASURED, inputs)
+        estimate = self._estimate([_measured(pair, point, measured.where) for pair in pairs], MEASURED, inputs)
+        return replace(estimate, step=self._step(sides, Reached(measured.collective, point)))
 
     def _is_measured(self, pairs: Sequence[_Pair], actual: Changes) -> bool:
         """Is the measurement one of these configurations? Of a collective of rings it is where a ring is used."""
@@ -159,19 +174,19 @@ class Estimator:
             self._why_not = "the measured bandwidth is not a positive number"
             return None
         changes = healthy or {}
-        found, modelled = self._pairs(changes, changes)
+        found, modelled, sides = self._pairs(changes, changes)
         if not modelled:
             return None
         point = Range(measured_gbps, measured_gbps, measured_gbps)
         row = Plateau(point, MEASURED, "", f"measured {two_digits(measured_gbps)}")
         pairs = [replace(pair, actual=row) for pair in modelled]
         inputs, _ = self._inputs(found, pairs, changes, changes)
-        return self._estimate(pairs, MEASURED, inputs)
+        return replace(self._estimate(pairs, MEASURED, inputs), step=self._step(sides, Reached("all_reduce", point)))
 
     def expect(self, changes: Changes | None = None) -> Expected | None:
         """The plateau busbw of a collective, all_reduce if `changes` names none, of the job with them put on it."""
         changes = changes or {}
-        found, pairs = self._pairs(changes, changes)
+        found, pairs, _ = self._pairs(changes, changes)
         if not pairs:
             return None
         inputs, assumed = self._inputs(found, pairs, changes, changes)
@@ -196,6 +211,21 @@ class Estimator:
         if measured.collective not in COLLECTIVES:
             self._why_not = f"the model has no number for {measured.collective}"
         return None if self._why_not else self.expect(changes)
+
+    def step(self) -> StepEstimate | None:
+        """The training step, or the calls that the log saw, on the job as it is. None: see `why_no_step`."""
+        _, pairs, sides = self._pairs({}, {})
+        self._why_no_step = self._why_not
+        measured = self.shape.measured
+        if measured is None or not self._is_measured(pairs, {}):
+            return self._step(sides) if pairs else None
+        reached = Reached(measured.collective, Range(measured.least, measured.busbw, measured.most))
+        return self._step(sides, reached, reached)
+
+    @property
+    def why_no_step(self) -> str | None:
+        """Why the last estimate has no step, although options describe one; None if they do not."""
+        return self._why_no_step if self.options.wants_step else None
 
     def cost_of(self, estimate: Estimate) -> Cost:
         """Extra seconds that each gradient synchronisation takes, for an estimate that an Estimator made."""
@@ -224,7 +254,8 @@ class Estimator:
             return self.shape.nodes * self.shape.gpus_per_node
         return None
 
-    def _pairs(self, healthy: Changes, actual: Changes) -> tuple[Candidates, list[_Pair]]:
+    def _pairs(self, healthy: Changes, actual: Changes) -> tuple[Candidates, list[_Pair], list[tuple[Config, Config]]]:
+        """What fits the input, before and after: pairs that differ in their numbers, and all configurations of them."""
         self._why_not = None
         kind = self._rdma_kind(healthy, actual)
         touched = healthy.keys() | actual.keys()
@@ -238,21 +269,56 @@ class Estimator:
         )
         if found.missing:
             self._why_not = found.missing
-            return found, []
+            return found, [], []
         pairs: dict[tuple[Plateau, Plateau, int], _Pair] = {}  # configurations with equal numbers count once
+        sides: list[tuple[Config, Config]] = []
         refusal = ""
         for base in found.configs:
             for before, after in product(_variants(base, healthy, kind), _variants(base, actual, kind)):
                 try:
-                    sides = self.model.plateau(before), self.model.plateau(after)
+                    rates = self.model.plateau(before), self.model.plateau(after)
                 except NotModelledError as error:
                     refusal = refusal or str(error)
                     continue
-                pair = _Pair(before, after, *sides, self._ranks() or before.ranks)
-                pairs.setdefault((*sides, pair.ranks), pair)
+                pair = _Pair(before, after, *rates, self._ranks() or before.ranks)
+                pairs.setdefault((*rates, pair.ranks), pair)
+                sides.append((before, after))
         if not pairs:
             self._why_not = f"the model has no number for this job: {refusal}"
-        return found, list(pairs.values())
+        return found, list(pairs.values()), sides
+
+    def _step(
+        self,
+        sides: Sequence[tuple[Config, Config]],
+        actual: Reached | None = None,
+        healthy: Reached | None = None,
+    ) -> StepEstimate | None:
+        """actual, healthy: what was measured of the job as it is, and as it should be."""
+        workload = self._workload()
+        if workload is None:
+            return None
+        loads: dict[Load, None] = {}
+        for before, after in sides:
+            try:
+                calls = [
+                    Calls(one, self._timed(before, one, healthy), self._timed(after, one, actual)).never_faster()
+                    for one in workload.collectives
+                ]
+            except NotModelledError as error:
+                self._why_no_step = str(error)
+                continue
+            loads[Load(tuple(calls), self.hardware.gpus[after.gpu].bf16_tflops)] = None
+        return estimate_step(list(loads), workload, self.options, self.hardware) if loads else None
+
+    def _workload(self) -> Workload | None:
+        """What the options describe, else what the log saw."""
+        if not self.options.wants_step:
+            return self._logged
+        ranks = self._ranks()
+        if self.options.plan is None and ranks is None:
+            self._why_no_step = "the input does not tell how many ranks the job has: --parallel dp=... would"
+            return None
+        return of_plan(self.options, self.hardware.training, ranks)
 
     def _rdma_kind(self, healthy: Changes, actual: Changes) -> str:
         """The RDMA network that the question is about: one that a change names, else the job's, else InfiniBand."""

@@ -186,6 +186,23 @@ class Tcp(NamedTuple):
     source: str
 
 
+class Training(NamedTuple):
+    """A training step where nobody says otherwise: operations per parameter and token, share of the GPU's rate that is
+    reached while it computes, shape of a transformer, lost share from which a job is said to stand still."""
+
+    flops_per_token: float
+    mfu: Range
+    mfu_at_least: float
+    mfu_at_most: float
+    params_per_layer: float
+    hidden_per_layer: float
+    activation_bytes: float
+    micro_batches_per_stage: int
+    experts_per_token: int
+    stops_from: float
+    source: str
+
+
 class Assumed(NamedTuple):
     """Values evaluated where the input is silent; each widens the range."""
 
@@ -260,6 +277,7 @@ class Hardware(NamedTuple):
     tcp: Tcp
     latency: Latency
     assumed: Assumed
+    training: Training
     decode: Decode
     host_link: HostLink
     checkpoint: Checkpoint
@@ -374,6 +392,7 @@ def _build(raw: Mapping[str, Any]) -> Hardware:
         tcp=Tcp(**_fields(raw["tcp"])),
         latency=Latency(**_fields(raw["latency"])),
         assumed=Assumed(**_fields(raw["assumed"])),
+        training=Training(**_triples(raw["training"])),
         decode=Decode(**_triples(raw["decode"])),
         host_link=HostLink(**_fields(raw["host_link"])),
         checkpoint=Checkpoint(**_triples(raw["checkpoint"])),

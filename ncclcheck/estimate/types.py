@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.step import StepEstimate
 
 
 class Range(NamedTuple):
@@ -41,6 +44,7 @@ class Estimate:
     formula and inputs: how the numbers came about, for `-v` and the JSON report.
     sync_seconds_healthy / _actual: one gradient synchronisation of `sync_bytes` bytes, seconds.
     extra_seconds: actual minus healthy, candidate by candidate.
+    step: a training step, or the calls that the log saw; None where neither is known.
     """
 
     healthy: Range
@@ -55,6 +59,7 @@ class Estimate:
     sync_seconds_healthy: Range | None = None
     sync_seconds_actual: Range | None = None
     extra_seconds: Range | None = None
+    step: StepEstimate | None = None
 
 
 class Cost(NamedTuple):

@@ -13,6 +13,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.hosts import fold
 from ncclcheck.report.numbers import byte_size, two_digits, with_range
 from ncclcheck.report.page import Page
+from ncclcheck.report.step import write_change
 from ncclcheck.rules.model import Confidence, Finding, Severity
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
@@ -82,6 +83,8 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -
             before, after = with_range(estimate.sync_seconds_healthy), with_range(estimate.sync_seconds_actual)
             page.line(f"gradient sync of {byte_size(estimate.sync_bytes)}: {before} -> {after} s", indent=9)
             seconds_shown = True
+        if estimate.step is not None:
+            write_change(page, estimate.step, explain)
         if explain:
             _write_origin(page, estimate)
     if finding.cost is not None and not (seconds_shown and finding.cost.unit.startswith("s per gradient sync")):

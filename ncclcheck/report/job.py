@@ -10,6 +10,7 @@ from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, Machin
 from ncclcheck.report.hosts import fold
 from ncclcheck.report.numbers import byte_size, counted, with_range
 from ncclcheck.report.page import Page
+from ncclcheck.report.step import write_step
 
 _INPUTS_SHOWN = 4
 _KINDS_SHOWN = 4
@@ -20,7 +21,7 @@ _GPU_WIDTH = 20
 _MEASUREMENTS_SHOWN = 3
 
 
-def write_job(page: Page, report: Report, verbose: bool) -> None:
+def write_job(page: Page, report: Report, verbose: bool, explain: bool) -> None:
     """Inputs, the job in a line, its communicators, what they are called for, and a table per kind of machine."""
     _write_inputs(page, report.inputs, verbose)
     job = report.job
@@ -37,6 +38,7 @@ def write_job(page: Page, report: Report, verbose: bool) -> None:
         words = [_operation(kind) for kind in job.operations]
         page.labelled("calls", _first(words, "kinds", None if verbose else _OPERATIONS_SHOWN), indent=0)
     _write_measurements(page, report.measurements, job, verbose)
+    write_step(page, report, explain)
     kinds = job.kinds if verbose else job.kinds[:_KINDS_SHOWN]
     for kind in kinds:
         _write_kind(page, kind, verbose)

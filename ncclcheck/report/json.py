@@ -8,6 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ncclcheck.engine.report import InputSummary, Measurement, Report, Warnings
+from ncclcheck.estimate.money import Loss
+from ncclcheck.estimate.step import StepEstimate
+from ncclcheck.estimate.timing import Timing
 from ncclcheck.estimate.types import Cost, Estimate, Range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.coverage import statistics
@@ -39,6 +42,8 @@ def as_document(report: Report) -> dict[str, Any]:
         ],
         "findings": [_finding(finding) for finding in report.findings],
         "unexplained_warnings": None if report.unexplained is None else _warnings(report.unexplained),
+        "step": None if report.step is None else _step(report.step),
+        "no_step_because": report.no_step_because,
     }
 
 
@@ -118,7 +123,68 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "formula": estimate.formula,
         "inputs": dict(estimate.inputs),
         "sync_seconds": sync,
+        "step": None if estimate.step is None else _step(estimate.step),
     }
+
+
+def _step(step: StepEstimate) -> dict[str, Any]:
+    """Of a step, or of the calls that the log saw ("per_step": false). The job as it is has healthy equal to actual."""
+    return {
+        "per_step": step.per_step,
+        "comm_seconds": _sides(step.comm_healthy, step.comm_actual),
+        "collectives": [
+            {
+                "name": one.name,
+                "operation": one.op,
+                "bytes_per_call": _number(one.nbytes),
+                "calls_per_rank": _number(one.calls),
+                "ranks": one.ranks,
+                "place": one.place,
+                "seconds": _sides(one.healthy, one.actual),
+                "limit": {"healthy": one.limit_healthy, "actual": one.limit_actual},
+                "formula": one.formula,
+            }
+            for one in step.collectives
+        ],
+        **_timing(step.timing),
+        **_loss(step.loss),
+        "inputs": [given._asdict() for given in step.inputs],
+        "remarks": list(step.remarks),
+    }
+
+
+def _timing(timing: Timing | None) -> dict[str, Any]:
+    if timing is None:
+        return {"step_seconds": None}
+    tokens = None
+    if timing.tokens_per_second_healthy is not None and timing.tokens_per_second_actual is not None:
+        tokens = _sides(timing.tokens_per_second_healthy, timing.tokens_per_second_actual)
+    return {
+        "step_seconds": _sides(timing.step_healthy, timing.step_actual),
+        "compute_seconds": _range(timing.compute),
+        "exposed_share": _sides(timing.exposed_healthy, timing.exposed_actual),
+        "scaling_efficiency": _sides(timing.efficiency_healthy, timing.efficiency_actual),
+        "tokens_per_second": tokens,
+        "step_formula": timing.formula,
+    }
+
+
+def _loss(loss: Loss | None) -> dict[str, Any]:
+    if loss is None:
+        return {"lost_share": None}
+    return {
+        "lost_share": _range(loss.share),
+        "effectively_stops": loss.stops,
+        "gpu_hours_per_day": _range(loss.gpu_hours),
+        "dollars_per_day": None if loss.dollars is None else _range(loss.dollars),
+        "dollars_per_gpu_hour": loss.price,
+        "day_share": loss.day_share,
+        "loss_formula": loss.formula,
+    }
+
+
+def _sides(healthy: Range, actual: Range) -> dict[str, Any]:
+    return {"healthy": _range(healthy), "actual": _range(actual)}
 
 
 def _cost(cost: Cost) -> dict[str, Any]:

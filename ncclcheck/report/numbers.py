@@ -23,6 +23,12 @@ def two_digits(value: float) -> str:
     return f"{rounded:.{decimals}f}"
 
 
+def thousands(value: float) -> str:
+    """Two digits, the zeros in groups: 5617 -> 5,600."""
+    text = two_digits(value)
+    return f"{int(text):,}" if text.isdigit() else text
+
+
 def with_range(value: Range, unit: str = "") -> str:
     """`2.5 (2.0-3.1)`, with the unit behind each number where it is a mere letter (`19x (15x-24x)`)."""
     low, expected, high = (two_digits(number) for number in (value.low, value.expected, value.high))

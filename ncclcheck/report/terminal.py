@@ -21,7 +21,7 @@ RERUN = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH"
 
 def render(report: Report, style: Style) -> str:
     page = Page(style.width, style.color)
-    write_job(page, report, style.verbose)
+    write_job(page, report, style.verbose, style.explain or style.verbose)
     page.gap()
     if style.statistics:
         for row in statistics(report):

@@ -17,8 +17,10 @@ RANGE = ["low", "expected", "high"]
 
 def test_the_keys_are_a_contract() -> None:
     document = json.loads(render("json", REPORT, Style()))
-    keys = ["schema", "version", "inputs", "job", "measurements", "rules", "findings", "unexplained_warnings"]
-    assert list(document) == keys
+    assert list(document) == [
+        "schema", "version", "inputs", "job", "measurements", "rules", "findings", "unexplained_warnings", "step",
+        "no_step_because",
+    ]  # fmt: skip
     assert document["schema"] == "ncclcheck-report/1"
     assert document["inputs"] == [
         {
@@ -48,7 +50,7 @@ def test_the_keys_are_a_contract() -> None:
         "estimate", "cost", "no_estimate_because", "fix",
     ]  # fmt: skip
     assert list(sockets["estimate"]) == [
-        "unit", "healthy", "actual", "slowdown", "limit", "basis", "formula", "inputs", "sync_seconds",
+        "unit", "healthy", "actual", "slowdown", "limit", "basis", "formula", "inputs", "sync_seconds", "step",
     ]  # fmt: skip
     assert sockets["estimate"]["healthy"] == {"low": 330.0, "expected": 362.4, "high": 371.0}
     assert sockets["estimate"]["limit"] == {"healthy": "nic", "actual": "tcp"}

@@ -1,0 +1,148 @@
+"""What the collectives of a training step take, and what slow ones cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ncclcheck.estimate.config import Config
+from ncclcheck.estimate.figures import ASSUMED, Given
+from ncclcheck.estimate.hardware import Hardware
+from ncclcheck.estimate.model import Model, busbw_factor
+from ncclcheck.estimate.money import Loss, loss
+from ncclcheck.estimate.options import EstimateOptions
+from ncclcheck.estimate.quantities import size_text
+from ncclcheck.estimate.timing import Calls, Load, Timed, Timing, timing_of
+from ncclcheck.estimate.types import Range, spread
+from ncclcheck.estimate.workload import Collective, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveSeconds:
+    """One collective of a step: seconds of all its calls by one rank.
+
+    place: where the ranks lie, for people. limit_*: what binds. formula: the arithmetic, healthy and actual.
+    """
+
+    name: str
+    op: str
+    nbytes: float
+    calls: float
+    ranks: int
+    place: str
+    healthy: Range
+    actual: Range
+    limit_healthy: str
+    limit_actual: str
+    formula: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate:
+    """Communication of one step (per_step) or of the calls that the log saw, in seconds of one rank, and what follows.
+
+    timing: None where neither the step time nor the compute time is known. loss: None without a timing.
+    """
+
+    per_step: bool
+    collectives: tuple[CollectiveSeconds, ...]
+    comm_healthy: Range
+    comm_actual: Range
+    timing: Timing | None = None
+    loss: Loss | None = None
+    inputs: tuple[Given, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class Reached(NamedTuple):
+    """Bus bandwidth in GB/s that a collective of the whole job was measured to reach."""
+
+    op: str
+    busbw: Range
+
+
+def timed(model: Model, config: Config, collective: Collective, measured: Reached | None = None) -> Timed:
+    """The calls of one rank on a job of this configuration. Raises NotModelledError.
+
+    measured: what the whole job reaches. It holds for the same collective between nodes, and is no less than what
+    others reach there.
+    """
+    place = collective.place(config.gpus_per_node)
+    group = replace(
+        config,
+        nodes=place.nodes,
+        gpus_per_node=place.gpus_per_node,
+        sharing=place.sharing if place.nodes > 1 else 1,
+        collective=collective.op,
+    )
+    modelled = model.at(group, max(1, round(collective.nbytes)))
+    busbw, limit = modelled.busbw, modelled.limit
+    if measured is not None and (place.nodes > 1 or config.nodes == 1):
+        share = measured.busbw.scale(1 / group.sharing)
+        if measured.op == collective.op or share.expected < busbw.expected:
+            busbw, limit = share, "measured"
+    factor = busbw_factor(collective.op, collective.ranks)
+    work = collective.calls * collective.nbytes * factor / 1e9
+    seconds = Range(work / busbw.high, work / busbw.expected, work / busbw.low)
+    text = (
+        f"{collective.calls:.4g} x {size_text(collective.nbytes)} x {factor:.4g} / {busbw.expected:.3g} GB/s ({limit},"
+        f" {place}) = {seconds.expected:.3g} s"
+    )
+    return Timed(seconds, place, limit, text)
+
+
+def estimate(loads: Sequence[Load], workload: Workload, options: EstimateOptions, table: Hardware) -> StepEstimate:
+    """From the collectives on every configuration that fits. loads: one at least."""
+    collectives = tuple(_joined([load.calls[at] for load in loads]) for at in range(len(workload.collectives)))
+    healthy, actual = (
+        spread([_total([getattr(calls, side).seconds for calls in load.calls]) for load in loads])
+        for side in ("healthy", "actual")
+    )
+    result = StepEstimate(
+        workload.per_step, collectives, healthy, actual, inputs=workload.givens, remarks=workload.remarks
+    )
+    if not workload.per_step:
+        return result
+    if options.step_seconds is None and workload.flops is None:
+        needs = "the time of a step and its cost need --step-time, or --tokens-per-gpu to estimate its compute time"
+        return replace(result, remarks=(*workload.remarks, needs))
+    timing, lost = timing_of(loads, workload, options, table)
+    day_share = 1.0 if options.day_share is None else options.day_share
+    priced = [
+        Given("share of the day in such steps", f"{day_share:g}", "--day-share" if options.day_share else ASSUMED)
+    ]
+    if options.gpu_price is not None:
+        priced.append(Given("price of a GPU and hour", f"${options.gpu_price:g}", "--gpu-price"))
+    return replace(
+        result,
+        timing=timing,
+        loss=loss(lost, workload.ranks, day_share, options.gpu_price, table.training.stops_from),
+        inputs=(*workload.givens, *timing.inputs, *priced),
+        remarks=(*workload.remarks, *timing.remarks),
+    )
+
+
+def _total(ranges: Sequence[Range]) -> Range:
+    return Range(*(sum(values) for values in zip(*ranges, strict=True))) if ranges else Range(0.0, 0.0, 0.0)
+
+
+def _joined(same: Sequence[Calls]) -> CollectiveSeconds:
+    """One collective over all configurations; the arithmetic is that of the middle one."""
+    one = same[0].collective
+    healthy, actual = (spread([getattr(calls, side).seconds for calls in same]) for side in ("healthy", "actual"))
+    middle = min(same, key=lambda calls: abs(calls.actual.seconds.expected - actual.expected))
+    texts = dict.fromkeys((middle.healthy.formula, middle.actual.formula))
+    return CollectiveSeconds(
+        name=one.name,
+        op=one.op,
+        nbytes=one.nbytes,
+        calls=one.calls,
+        ranks=one.ranks,
+        place=str(middle.actual.place),
+        healthy=healthy,
+        actual=actual,
+        limit_healthy=middle.healthy.limit,
+        limit_actual=middle.actual.limit,
+        formula=" -> ".join(texts) + (f"; {one.volume}" if one.volume else ""),
+    )

@@ -1,0 +1,272 @@
+"""The time of a training step, before and after a change.
+
+step = compute + idle time of the pipeline + exposed communication
+exposed = communication - what hides behind compute: for each kind of collective a share of the compute time at most
+A measured step time gives the compute time of the job as it is; without one it comes from 6 operations per parameter
+and token and the GPU's rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from ncclcheck.estimate.figures import ASSUMED, TABLE, Given
+from ncclcheck.estimate.hardware import Hardware
+from ncclcheck.estimate.options import EstimateOptions
+from ncclcheck.estimate.plan import Place
+from ncclcheck.estimate.types import Range, spread
+from ncclcheck.estimate.workload import Collective, Workload
+
+BISECTIONS = 60  # as many as a float has digits
+
+
+class Timed(NamedTuple):
+    """All calls of one collective by one rank, in seconds; where its ranks lie, what binds, and the arithmetic."""
+
+    seconds: Range
+    place: Place
+    limit: str
+    formula: str
+
+
+class Calls(NamedTuple):
+    """A collective before and after a change."""
+
+    collective: Collective
+    healthy: Timed
+    actual: Timed
+
+    def never_faster(self) -> Calls:
+        """What the model rates as a gain is no loss."""
+        slower = Range(*map(max, self.healthy.seconds, self.actual.seconds))
+        return self._replace(actual=self.actual._replace(seconds=slower))
+
+
+class Load(NamedTuple):
+    """The collectives of a step on one configuration that fits the input. tflops: dense bf16 rate of its GPU."""
+
+    calls: tuple[Calls, ...]
+    tflops: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A step of the job, healthy and actual. Seconds; shares are of the step; efficiency is compute / step.
+
+    tokens_per_second: None where the tokens of a step are unknown.
+    """
+
+    compute: Range
+    step_healthy: Range
+    step_actual: Range
+    exposed_healthy: Range
+    exposed_actual: Range
+    efficiency_healthy: Range
+    efficiency_actual: Range
+    tokens_per_second_healthy: Range | None
+    tokens_per_second_actual: Range | None
+    formula: str
+    inputs: tuple[Given, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+class Case(NamedTuple):
+    """One configuration with one value of everything: seconds.
+
+    idle: neither computing nor communicating: the pipeline fills and drains, or the step waits for something else.
+    overfull: the communication alone is longer than the measured step; it was cut to it.
+    """
+
+    compute: float
+    idle: float
+    healthy: float
+    actual: float
+    overfull: bool
+
+    def exposed(self, step: float) -> float:
+        return max(0.0, 1 - (self.compute + self.idle) / step)
+
+
+def timing_of(
+    loads: Sequence[Load], workload: Workload, options: EstimateOptions, table: Hardware
+) -> tuple[Timing, Range]:
+    """The step over all configurations that fit the input, and the lost share 1 - healthy / actual.
+
+    workload: with `flops`, or options with `step_seconds`.
+    """
+    cases = [[_case(load, at, workload, options, table) for at in range(3)] for load in loads]
+    compute, healthy, actual = (
+        _over(cases, lambda case: case.compute),
+        _over(cases, lambda case: case.healthy),
+        _over(cases, lambda case: case.actual),
+    )
+    lost = _over(cases, lambda case: 1 - case.healthy / case.actual)
+    lost = lost._replace(expected=_within(1 - healthy.expected / actual.expected, lost))
+    tokens = workload.tokens
+    idle = _over(cases, lambda case: case.idle)
+    text = f"{compute.expected:.3g} s compute"
+    if idle.expected > 1e-6 * actual.expected:
+        text += f" + {idle.expected:.3g} s idle"
+    return (
+        Timing(
+            compute=compute,
+            step_healthy=healthy,
+            step_actual=actual,
+            exposed_healthy=_over(cases, lambda case: case.exposed(case.healthy)),
+            exposed_actual=_over(cases, lambda case: case.exposed(case.actual)),
+            efficiency_healthy=_over(cases, lambda case: case.compute / case.healthy),
+            efficiency_actual=_over(cases, lambda case: case.compute / case.actual),
+            tokens_per_second_healthy=None if tokens is None else _over(cases, lambda case: tokens / case.healthy),
+            tokens_per_second_actual=None if tokens is None else _over(cases, lambda case: tokens / case.actual),
+            formula=f"{text} + exposed communication = {healthy.expected:.3g} -> {actual.expected:.3g} s",
+            inputs=tuple(_inputs(loads, workload, options, table)),
+            remarks=tuple(_remarks(loads, cases, workload, options, table)),
+        ),
+        lost,
+    )
+
+
+def hidden(comm: Mapping[str, float], compute: float, shares: Mapping[str, float]) -> float:
+    """Seconds of communication (by kind) that run while the GPU computes. shares: by kind, and of "all"."""
+    each = sum(min(seconds, shares.get(kind, 0.0) * compute) for kind, seconds in comm.items())
+    return min(each, shares["all"] * compute)
+
+
+def compute_of(step: float, comm: Mapping[str, float], shares: Mapping[str, float], bubble: float) -> float:
+    """The compute time, in seconds, of a step that was measured; 0 where communication alone takes as long.
+
+    The step grows with its compute time, as no more than nine tenths of that can hide anything: one solution.
+    """
+    if sum(comm.values()) >= step:
+        return 0.0
+    return _solve(lambda compute: compute * (1 + bubble) + _exposed(comm, compute, shares), step, step)
+
+
+def _case(load: Load, at: int, workload: Workload, options: EstimateOptions, table: Hardware) -> Case:
+    """at: 0 the smallest effect of the change, 1 the expected, 2 the largest."""
+    shares = {kind: share[2 - at] for kind, share in table.overlap.items()}
+    before, after = _communication(load.calls, at)
+    bubble, step = workload.bubble, options.step_seconds
+    rate = load.tflops * 1e12
+    if step is None:
+        assert workload.flops is not None
+        mfu = table.training.mfu[at] if options.mfu is None else options.mfu
+        compute = workload.flops / (rate * mfu)
+        actual = compute * (1 + bubble) + _exposed(after, compute, shares)
+        return Case(compute, compute * bubble, actual - _saved(before, after, compute, shares), actual, False)
+    least, most = _plausible(workload.flops, rate, table)
+    solved = compute_of(step, after, shares, bubble)
+    compute = min(max(solved, least), most, step / (1 + bubble))
+    overfull = sum(after.values()) > step or solved < least
+    if overfull:
+        # The measurement is right: less is exposed than the model says.
+        left = _scale_to(step - compute * (1 + bubble), after, compute, shares)
+        after = {kind: seconds * left for kind, seconds in after.items()}
+        before = {kind: min(seconds, after[kind]) for kind, seconds in before.items()}
+    idle = max(compute * bubble, step - compute - _exposed(after, compute, shares))
+    return Case(compute, idle, max(step - _saved(before, after, compute, shares), 0.0), step, overfull)
+
+
+def _plausible(flops: float | None, rate: float, table: Hardware) -> tuple[float, float]:
+    """The shortest and the longest time, in seconds, in which a GPU of this rate does so many operations of a step."""
+    if flops is None:
+        return 0.0, inf
+    return flops / (rate * table.training.mfu_at_most), flops / (rate * table.training.mfu_at_least)
+
+
+def _exposed(comm: Mapping[str, float], compute: float, shares: Mapping[str, float]) -> float:
+    return sum(comm.values()) - hidden(comm, compute, shares)
+
+
+def _saved(
+    before: Mapping[str, float], after: Mapping[str, float], compute: float, shares: Mapping[str, float]
+) -> float:
+    return max(0.0, _exposed(after, compute, shares) - _exposed(before, compute, shares))
+
+
+def _scale_to(exposed: float, comm: Mapping[str, float], compute: float, shares: Mapping[str, float]) -> float:
+    """The part of the communication that leaves so many seconds exposed."""
+
+    def at(part: float) -> float:
+        return _exposed({kind: seconds * part for kind, seconds in comm.items()}, compute, shares)
+
+    return _solve(at, exposed, 1.0)
+
+
+def _solve(rises: Callable[[float], float], target: float, most: float) -> float:
+    """Where a function that never falls reaches the target, between 0 and `most`."""
+    low, high = 0.0, most
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rises(middle) < target else (low, middle)
+    return high
+
+
+def _communication(calls: Iterable[Calls], at: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds by kind, healthy and actual. The smallest effect pairs a slow healthy job with a fast actual one."""
+    before: dict[str, float] = {}
+    after: dict[str, float] = {}
+    for one in calls:
+        healthy = one.healthy.seconds[2 - at]
+        actual = healthy if one.healthy == one.actual else max(healthy, one.actual.seconds[at])
+        kind = one.collective.kind
+        before[kind] = before.get(kind, 0.0) + healthy
+        after[kind] = after.get(kind, 0.0) + actual
+    return before, after
+
+
+def _over(cases: Sequence[Sequence[Case]], value: Callable[[Case], float]) -> Range:
+    """Over the configurations, each from its lowest to its highest."""
+    ranges = []
+    for of_load in cases:
+        small, expected, large = map(value, of_load)
+        low, high = min(small, expected, large), max(small, expected, large)
+        ranges.append(Range(low, expected, high))
+    return spread(ranges)
+
+
+def _within(value: float, limits: Range) -> float:
+    return min(max(value, limits.low), limits.high)
+
+
+def _inputs(loads: Sequence[Load], workload: Workload, options: EstimateOptions, table: Hardware) -> Iterator[Given]:
+    if options.step_seconds is not None:
+        yield Given("step time", f"{options.step_seconds:g} s", "--step-time")
+    else:
+        rates = " or ".join(f"{rate:g} TFLOPS" for rate in sorted({load.tflops for load in loads}))
+        yield Given("rate of a GPU", rates, TABLE)
+        mfu = table.training.mfu
+        assumed = f"{mfu.low:g} / {mfu.expected:g} / {mfu.high:g}"
+        yield Given("MFU", assumed if options.mfu is None else f"{options.mfu:g}", "--mfu" if options.mfu else ASSUMED)
+    for kind in sorted({one.kind for one in workload.collectives}):
+        share = table.overlap[kind]
+        yield Given(
+            f"share of the compute time that {kind.upper()} can hide behind",
+            f"{share.low:g} / {share.expected:g} / {share.high:g}",
+            ASSUMED,
+        )
+
+
+def _remarks(
+    loads: Sequence[Load],
+    cases: Sequence[Sequence[Case]],
+    workload: Workload,
+    options: EstimateOptions,
+    table: Hardware,
+) -> Iterator[str]:
+    if all(of_load[1].overfull for of_load in cases):
+        yield (
+            "the model expects more communication than fits into the measured step, so the job communicates less or"
+            " faster than the plan and the log say: its actual communication is cut to the step"
+        )
+    if workload.flops is not None and options.step_seconds is not None:
+        most = table.training.mfu_at_most
+        least = min(workload.flops / (load.tflops * 1e12 * most) for load in loads)
+        if least > options.step_seconds:
+            yield (
+                f"at {most:.0%} of its rate a GPU computes {least:.3g} s for these tokens and parameters, longer than"
+                " the measured step: they do not fit together"
+            )
