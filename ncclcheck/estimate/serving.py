@@ -19,8 +19,8 @@ STORED_BYTES = {**DTYPE_BYTES, "int8": 1.0, "int4": 0.5, "fp4": 0.5}
 class Serving:
     """A model and the GPUs that serve it. None: not told.
 
-    params: read for each token. dtype, kv_dtype: of weights and KV cache. hidden: width of the model. context: tokens
-    of each sequence. batch: sequences. tp: GPUs that a model is split over. gpu: as `--gpu` takes it.
+    params: all of them, read at each step. dtype, kv_dtype: of weights and KV cache. hidden: width of the model.
+    context: tokens of each sequence. batch: sequences. tp: GPUs that a model is split over. gpu: as `--gpu` takes it.
     memory_bytes: of one GPU, where it is not the common variant of its class. Raises ValueError on impossible values.
     """
 

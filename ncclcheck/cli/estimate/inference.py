@@ -12,7 +12,7 @@ from ncclcheck.cli.exits import CLEAN
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--params", callback=PARAMS, metavar="N", help="Parameters that are read for a token: 70B.")
+@click.option("--params", callback=PARAMS, metavar="N", help="Parameters of the model: 70B.")
 @click.option("--dtype", default="bf16", show_default=True, metavar="TYPE", help="Data type of the weights.")
 @click.option("--layers", type=int, metavar="N", help="Layers of the model.")
 @click.option("--kv-heads", type=int, metavar="N", help="Heads of keys and values (of GQA: its groups).")
@@ -30,7 +30,8 @@ from ncclcheck.cli.exits import CLEAN
 def inference(gpu_memory: float | None, **given: Any) -> int:
     """What does serving a model take: memory, time per token, largest batch.
 
-    Whatever the given options allow is answered.
+    Whatever the given options allow is answered. All weights count as read at each step: of a mixture of experts that
+    is so for batches that reach every expert; smaller ones are quicker.
     """
     from ncclcheck.estimate.inference import inference as answer
     from ncclcheck.estimate.model import shipped_model
