@@ -141,8 +141,9 @@ class _Compared:
         )
 
     def slowdown(self, size: int) -> Range:
-        """Before / after, configuration by configuration; below 1 is a gain."""
-        return spread([_ratio(side.healthy.busbw, side.actual.busbw) for side in self.sides(size)])
+        """Before / after, configuration by configuration; below 1 is a gain, and what only takes away is none."""
+        whole = spread([_ratio(side.healthy.busbw, side.actual.busbw) for side in self.sides(size)])
+        return Range(*(max(1.0, one) for one in whole)) if self.loses else whole
 
     def middle(self, size: int) -> _Side:
         """The configuration nearest to the expected numbers: its formulas are shown."""
@@ -215,6 +216,8 @@ def _answer(
     if job.network and all(config.nodes == 1 for config in setup.configs):
         remarks.append("one node: the network plays no part")
     sides = whole.sides(size)
+    if job.algorithm and not any(job.algorithm in side.healthy.algorithm for side in sides):
+        remarks.append(f"the model has no number for {job.algorithm} here: it is that of {sides[0].healthy.algorithm}")
     used = [config for side in sides for config in (side.before, side.after)]
     return Answer(
         title=f"{job.collective} of {message_text(size)} on {_job_text(job, setup)}",

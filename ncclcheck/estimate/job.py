@@ -35,6 +35,15 @@ ALGORITHMS = {name: name for name in fields.ALGORITHMS if name}
 PROTOCOLS = {name: name for name in fields.PROTOCOLS if name}
 _NETWORK_NAMES = {"ib": "IB", "roce": "RoCE", "efa": "EFA", "slingshot": "Slingshot", "tcpx": "TCPX", "tcpxo": "TCPXO"}
 
+# What NCCL may be made to use; messages between chosen peers have no algorithm.
+_USABLE = {
+    "all_reduce": ("ring", "tree", "nvls", "collnet"),
+    "all_gather": ("ring", "nvls", "collnet", "pat"),
+    "reduce_scatter": ("ring", "nvls", "collnet", "pat"),
+    "broadcast": ("ring",),
+    "reduce": ("ring",),
+}
+
 _MOST_RANKS = 10_000_000
 
 
@@ -114,6 +123,8 @@ def set_up(job: Job, table: Hardware) -> Setup:
     """Raises ValueError with a sentence where the job is impossible or too little of it is told."""
     if job.nodes is None and job.gpus_per_node is None:
         raise ValueError("how large is the job? Give --nodes and --gpus-per-node")
+    if job.algorithm and job.algorithm not in _USABLE.get(job.collective, ()):
+        raise ValueError(f"NCCL has no algorithm {job.algorithm} for {job.collective}")
     several = job.nodes != 1 and (job.nodes is not None or bool(job.network or job.nics or job.nic_gbit))
     network = job.network or ("ib" if several else "")
     shape = JobShape(
