@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from ncclcheck.estimate.changes import WITH, Change, apply
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.figures import Answer, Figure
-from ncclcheck.estimate.job import Job, Setup, message_text, set_up
+from ncclcheck.estimate.figures import Answer, Figure, Given
+from ncclcheck.estimate.hardware import Hardware
+from ncclcheck.estimate.job import RACK_LIMIT, Job, Setup, message_text, set_up
 from ncclcheck.estimate.limits import rate_text
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor
 from ncclcheck.estimate.quantities import size_text
@@ -24,6 +25,7 @@ from ncclcheck.estimate.sources import constants
 from ncclcheck.estimate.types import Range, spread
 
 SIZES = tuple(1024 * 4**step for step in range(13))  # 1 KiB to 16 GiB
+_TRAY_GPUS = 4
 LATENCY = "latency"  # the limit of a message that waits longer than its bytes need
 
 
@@ -113,6 +115,7 @@ class _Compared:
     def __init__(self, model: Model, configs: Iterable[Config], changes: Sequence[Change]) -> None:
         self.model = model
         self.pairs = [(config, after) for config in configs for after in apply(changes, config, model.table)]
+        self.changes = changes
         self.loses = all(change.loses for change in changes)
 
     def sides(self, size: int) -> list[_Side]:
@@ -211,21 +214,38 @@ def _answer(
     remarks = []
     if setup.assumed:
         remarks.append("assumed: " + "; ".join(f"{given.name} {given.value}" for given in setup.assumed))
+    remarks += _on_racks(job, setup, whole.model.table)
     if setup.narrowing:
         remarks.append(f"{' '.join(setup.narrowing)} would narrow the range")
-    if job.network and all(config.nodes == 1 for config in setup.configs):
+    if job.network not in ("", "mnnvl") and all(config.nodes == 1 for config in setup.configs):
         remarks.append("one node: the network plays no part")
     sides = whole.sides(size)
     if job.algorithm and not any(job.algorithm in side.healthy.algorithm for side in sides):
         remarks.append(f"the model has no number for {job.algorithm} here: it is that of {sides[0].healthy.algorithm}")
+    changed = [Given(change.what, change.told, f"--{change.name.partition(' ')[0]}") for change in whole.changes]
     used = [config for side in sides for config in (side.before, side.after)]
     return Answer(
         title=f"{job.collective} of {message_text(size)} on {_job_text(job, setup)}",
         figures=figures,
-        givens=(*setup.givens, *constants(used, [side.healthy for side in sides], whole.model.table)),
+        givens=(
+            *setup.givens,
+            *changed,
+            *constants(used, [plateau for side in sides for plateau in (side.healthy, side.actual)], whole.model.table),
+        ),
         remarks=tuple(remarks),
         details=document,
     )
+
+
+def _on_racks(job: Job, setup: Setup, table: Hardware) -> Iterator[str]:
+    """NCCL's node is the rack where NVLink joins the nodes of one; flags cannot tell unless they are told."""
+    one = setup.configs[0]
+    nvls = table.gpus[one.gpu].nvls
+    if job.network == "mnnvl":
+        racks = f"{one.nodes} NVLink rack{'' if one.nodes == 1 else 's'} of {one.gpus_per_node} GPUs"
+        yield f"{job.nodes} nodes of {job.gpus_per_node} GPUs are {racks}, each one node for NCCL"
+    elif nvls is not None and nvls.limit == RACK_LIMIT and one.nodes > 1 and one.gpus_per_node <= _TRAY_GPUS:
+        yield "if NVLink joins these nodes in a rack, say --transport MNNVL"
 
 
 def _job_text(job: Job, setup: Setup) -> str:

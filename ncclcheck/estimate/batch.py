@@ -16,6 +16,7 @@ from typing import Any
 from ncclcheck.estimate.config import COLLECTIVES, Config
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.model import Model, Plateau
+from ncclcheck.estimate.racks import in_racks
 
 NEEDED = ("id", "nodes", "gpus_per_node")
 LARGE_BYTES = 8 << 30
@@ -93,7 +94,7 @@ def read_row(row: Mapping[str, str], table: Hardware) -> Row:
     transport = _text(row, "transport").casefold()
     nics = round(_optional(row, "nics_per_node") or 0)
     if "mnnvl" in transport:
-        nodes, per_node, nics = _racks(nodes, per_node, nics, table)
+        nodes, per_node, nics = in_racks(nodes, per_node, nics, table)
     config = Config(
         nodes,
         per_node,
@@ -185,15 +186,6 @@ def _intra(row: Mapping[str, str], gpu: Gpu, per_node: int) -> str:
 def _nvlinks(row: Mapping[str, str], gpu: Gpu) -> int | None:
     links = _optional(row, "nvlinks_per_gpu")
     return round(links) if links and gpu.nvlink is not None else None
-
-
-def _racks(nodes: int, per_node: int, nics: int, table: Hardware) -> tuple[int, int, int]:
-    """Trays of NVLink racks: NCCL's node is the rack."""
-    ranks, whole = nodes * per_node, table.racks.gpus
-    if ranks <= whole:
-        return 1, ranks, nics * nodes
-    racks = -(-ranks // whole)
-    return racks, -(-ranks // racks), nics * -(-nodes // racks)
 
 
 def _network(transport: str, notes: list[str]) -> str:

@@ -41,7 +41,8 @@ def named(without: Iterable[str], with_: Iterable[str]) -> tuple[Change, ...]:
     """The changes by their names, comma lists allowed. Raises ValueError that lists what is known."""
     found = []
     for flag, texts, known in (("--without", without, WITHOUT), ("--with", with_, WITH)):
-        for name in (part.strip().lower() for text in texts for part in text.split(",")):
+        for part in (part.strip().lower() for text in texts for part in text.split(",")):
+            name = _ALIASES.get(part, part)
             if name not in known:
                 raise ValueError(f"{flag} {name!r} is not known; known: {', '.join(known)}")
             found.append(known[name])
@@ -100,12 +101,15 @@ _CHANGES = (
     Change("with acs", "peer traffic through the root complex", _fields(redirect="acs")),
     *(
         Change(f"with {name}", "a factor of the hardware table", _effect(name))
-        for name in ("nic-phb", "nic-sys", "lacp-bond", "roce-lossy", "roce-mtu", "split-data-on-qps")
+        for name in (
+            "nic-phb", "nic-sys", "shared-hca", "one-nic-per-rank", "lacp-bond", "roce-lossy", "roce-mtu",
+            "split-data-on-qps", "ar-off", "ar-not-ready", "fec", "cpu-gdr",
+        )
     ),
-)
+)  # fmt: skip
 _ORDER = _CHANGES  # a redirect by ACS is a VM's and more; sockets come before what they are tuned by
 
 WITHOUT = {change.what: change for change in _CHANGES if change.name.startswith("without")}
 WITH = {change.what: change for change in _CHANGES if not change.name.startswith("without")}
 WITHOUT["rdma"] = WITH["sockets"]
-WITH["socket"] = WITH["sockets"]
+_ALIASES = {"socket": "sockets", "tcp": "sockets"}

@@ -18,12 +18,13 @@ from ncclcheck.estimate.figures import ASSUMED, TABLE, Given
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import parse_size, size_text
+from ncclcheck.estimate.racks import in_racks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.shape import JobShape
 
 TRANSPORTS = {
     "ib": "ib", "roce": "roce", "efa": "efa", "slingshot": "slingshot", "tcpx": "tcpx", "tcpxo": "tcpxo",
-    "socket": "socket", "sockets": "socket", "tcp": "socket",
+    "socket": "socket", "sockets": "socket", "tcp": "socket", "mnnvl": "mnnvl",
 }  # fmt: skip
 COLLECTIVES = {
     **{name: name for name in fields.COLLECTIVES},
@@ -44,6 +45,7 @@ _USABLE = {
     "reduce": ("ring",),
 }
 
+RACK_LIMIT = "nvl72"  # of GPUs whose racks are one NVLink domain
 _MOST_RANKS = 10_000_000
 
 
@@ -89,7 +91,10 @@ def message_text(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is told of a job; None and "" are not told. Names as in Config; release: of NCCL, (2, 17) brought NVLS."""
+    """What is told of a job; None and "" are not told. Names as in Config.
+
+    network: "mnnvl", too: NVLink joins the nodes of a rack. release: of NCCL, (2, 17) brought NVLS.
+    """
 
     nodes: int | None = None
     gpus_per_node: int | None = None
@@ -125,6 +130,8 @@ def set_up(job: Job, table: Hardware) -> Setup:
         raise ValueError("how large is the job? Give --nodes and --gpus-per-node")
     if job.algorithm and job.algorithm not in _USABLE.get(job.collective, ()):
         raise ValueError(f"NCCL has no algorithm {job.algorithm} for {job.collective}")
+    if job.network == "mnnvl":
+        job = _as_racks(job, table)
     several = job.nodes != 1 and (job.nodes is not None or bool(job.network or job.nics or job.nic_gbit))
     network = job.network or ("ib" if several else "")
     shape = JobShape(
@@ -147,6 +154,18 @@ def set_up(job: Job, table: Hardware) -> Setup:
     narrowing = [_FLAGS[given.name] for given, values in inputs if given.origin == ASSUMED and values > 1]
     givens = (*(given for given, _ in inputs), *_more_givens(job, configs, table))
     return Setup(configs, givens, tuple(dict.fromkeys(narrowing)))
+
+
+def _as_racks(job: Job, table: Hardware) -> Job:
+    """The job with racks as nodes; between racks the network is not told."""
+    gpus = [] if job.gpu is None else [table.gpus[name] for name in table.classes_of_flag(job.gpu)]
+    if not gpus or any(gpu.nvls is None or gpu.nvls.limit != RACK_LIMIT for gpu in gpus):
+        known = [gpu.name for gpu in table.gpus.values() if gpu.nvls is not None and gpu.nvls.limit == RACK_LIMIT]
+        raise ValueError(f"--transport MNNVL is for racks that are one NVLink domain: give --gpu {' or '.join(known)}")
+    if job.nodes is None or job.gpus_per_node is None:
+        raise ValueError("--transport MNNVL: give --nodes and --gpus-per-node")
+    racks, per_rack, nics = in_racks(job.nodes, job.gpus_per_node, job.nics or 0, table)
+    return replace(job, nodes=racks, gpus_per_node=per_rack, nics=nics or None, network="")
 
 
 def _healthy(config: Config, job: Job, table: Hardware) -> Config:

@@ -29,6 +29,15 @@ def _of_config(config: Config, table: Hardware) -> Iterator[Given]:
         yield from _inside(config, gpu, table)
     if config.nodes > 1:
         yield from _between(config, gpu, table)
+    for name in config.effects:
+        effect = table.effects[name]
+        low, expected, high = effect.factor
+        yield _given(f"factor {name}", f"x {low:g} / {expected:g} / {high:g}", effect.source)
+    if config.crossing_share:
+        crossing = table.effects["crossing"]
+        low, expected, high = crossing.factor
+        share = f"{config.crossing_share:.3g} of the traffic at x {low:g} / {expected:g} / {high:g}"
+        yield _given("traffic that changes rails", share, crossing.source)
     latency = table.latency
     low, high = latency.spread
     value = f"grows with size^{latency.growth:g}, {latency.hop_us:g} us a round, x {low:g} to {high:g}"

@@ -109,6 +109,8 @@ def test_formulas_and_origins(capsys: Capture) -> None:
         ("--nodes 2 --gpus-per-node 8 --nccl new", "2.19.3"),
         ("--nodes 2 --gpus-per-node 8 --without sleep", "known: gdr"),
         ("--nodes 2 --gpus-per-node 8 --transport RoCE --with sharp", "InfiniBand"),
+        ("--nodes 2 --gpus-per-node 4 --gpu H100 --transport MNNVL", "GB200"),
+        ("--gpus-per-node 4 --gpu GB200 --transport MNNVL", "--nodes"),
         ("--nodes 1 --gpus-per-node 1", "nobody to talk to"),
         ("--nodes 1000000 --gpus-per-node 1000000", "10,000,000"),
         ("--nodes 2 --gpus-per-node 8 --gpu H100 --plot no/such/dir.svg", "no/such/dir.svg"),
@@ -128,7 +130,8 @@ def test_options_before_a_subcommand_are_not_lost_in_silence(capsys: Capture) ->
 def test_every_flag_together(capsys: Capture) -> None:
     answer = document(
         "estimate --nodes 4 --gpus-per-node 8 --gpu h100-sxm --nics 8 --nic-gbps 200 --transport roce --bytes 1GB"
-        " --collective allgather --algo ring --proto simple --channels 4 --intra pcie-switch --pcie-gen 4 --nccl 2.16.5",
+        " --collective allgather --algo ring --proto simple --channels 4 --intra pcie-switch"
+        " --pcie-gen 4 --nccl 2.16.5",
         capsys,
     )
     config = answer["config"]
@@ -137,6 +140,14 @@ def test_every_flag_together(capsys: Capture) -> None:
     )  # fmt: skip
     assert answer["bytes"] == 10**9
     assert {row["origin"] for row in answer["inputs"]} >= {"--algo", "--proto", "--channels", "--intra", "--nccl"}
+
+
+def test_trays_of_a_rack(capsys: Capture) -> None:
+    answer = document("estimate --nodes 18 --gpus-per-node 4 --gpu GB200 --transport MNNVL", capsys)
+    assert (answer["config"]["nodes"], answer["config"]["gpus_per_node"], answer["limit"]) == (1, 72, "nvl72")
+    assert "18 nodes of 4 GPUs are 1 NVLink rack of 72 GPUs, each one node for NCCL" in answer["remarks"]
+    apart = told("estimate --nodes 2 --gpus-per-node 4 --gpu GB200 --nics 4 --nic-gbps 400 --transport IB", capsys)
+    assert "say --transport MNNVL" in apart
 
 
 def test_this_machine(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

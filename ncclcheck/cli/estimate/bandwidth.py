@@ -9,6 +9,7 @@ import click
 
 from ncclcheck.cli.estimate.answer import print_answer
 from ncclcheck.cli.output import prints_unicode, wants_color, write_file
+from ncclcheck.estimate.changes import WITH, WITHOUT
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.job import Job
@@ -26,7 +27,8 @@ def bandwidth_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--nics", type=click.IntRange(1, 4096), metavar="N", help="NICs in use on each node."),
         click.option("--nic-gbps", type=float, metavar="N", help="Rate of one NIC in Gb/s as sold: 400."),
         click.option(
-            "--transport", metavar="NAME", help="Between nodes: IB, RoCE, EFA, Slingshot, TCPX, TCPXO or socket (TCP)."
+            "--transport", metavar="NAME",
+            help="Between nodes: IB, RoCE, EFA, Slingshot, TCPX, TCPXO or socket (TCP); MNNVL: in racks of GB200.",
         ),
         click.option(
             "--collective", default="all_reduce", show_default=True, metavar="NAME", help="As nccl-tests names it."
@@ -43,8 +45,14 @@ def bandwidth_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--pcie-gen", type=click.IntRange(3, 6), metavar="N", help="PCIe generation of the GPUs' slots."),
         click.option("--nccl", metavar="X.Y.Z", help="NCCL release; NVLS needs 2.17."),
-        click.option("--without", multiple=True, metavar="WHAT", help="What if that were gone: gdr,nvls. Repeatable."),
-        click.option("--with", "with_", multiple=True, metavar="WHAT", help="What if that were so: acs. Repeatable."),
+        click.option(
+            "--without", multiple=True, metavar="WHAT",
+            help=f"What if that were gone: {', '.join(WITHOUT)}. Repeatable.",
+        ),
+        click.option(
+            "--with", "with_", multiple=True, metavar="WHAT",
+            help=f"What if that were so: {', '.join(WITH)}. Repeatable.",
+        ),
         click.option("--plot", metavar="FILE.svg", help="Write the curve over message sizes there, too."),
     )):  # fmt: skip
         command = option(command)
