@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from itertools import product
 from math import floor, isfinite, log, log10
 from typing import Any
@@ -16,9 +15,7 @@ from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor, shipped_model
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
 from ncclcheck.estimate.quantities import parse_params, size_text
-from ncclcheck.estimate.step import Reached, StepEstimate, timed
-from ncclcheck.estimate.step import estimate as estimate_step
-from ncclcheck.estimate.timing import Calls, Load
+from ncclcheck.estimate.step import Reached, StepEstimate, of_configs
 from ncclcheck.estimate.types import Cost, Estimate, Range, spread
 from ncclcheck.estimate.workload import Workload, of_plan
 from ncclcheck.facts.measured import Measured
@@ -29,6 +26,8 @@ __all__ = ["DTYPE_BYTES", "EstimateOptions", "Estimator", "Expected", "parse_par
 MEASURED = "measured"
 FROM_LOG = "modelled from log"
 FROM_ASSUMPTIONS = "modelled from assumptions"
+
+PRICE_NEEDS = "the price of slow steps needs --params, and --step-time or --tokens-per-gpu"
 
 NETWORK_FIELDS = frozenset(
     {
@@ -126,7 +125,6 @@ class Estimator:
         self._why_not: str | None = None
         self._logged = logged
         self._why_no_step: str | None = None
-        self._timed = lru_cache(maxsize=8192)(partial(timed, self.model))
         if self.options.gpu is not None:
             self.hardware.classes_of_flag(self.options.gpu)
 
@@ -225,7 +223,9 @@ class Estimator:
     @property
     def why_no_step(self) -> str | None:
         """Why the last estimate has no step, although options describe one; None if they do not."""
-        return self._why_no_step if self.options.wants_step else None
+        if self.options.wants_step:
+            return self._why_no_step
+        return None if self.options.gpu_price is None else PRICE_NEEDS
 
     def cost_of(self, estimate: Estimate) -> Cost:
         """Extra seconds that each gradient synchronisation takes, for an estimate that an Estimator made."""
@@ -237,15 +237,19 @@ class Estimator:
         """GPU-hours until someone notices a job that stands still; per GPU where the job's size is unknown."""
         hours, ranks = self.hardware.unnoticed_hours, self._ranks()
         if ranks is None:
-            return Cost("GPU-hours per GPU until noticed", hours)
-        return Cost("GPU-hours until noticed", hours.scale(ranks))
+            return self._priced("GPU-hours per GPU until noticed", hours)
+        return self._priced("GPU-hours until noticed", hours.scale(ranks))
 
     def stood(self, seconds: float) -> Cost:
         """GPU-hours of a job that stood still for a known time; per GPU where the job's size is unknown."""
         hours, ranks = Range(seconds / 3600, seconds / 3600, seconds / 3600), self._ranks()
         if ranks is None:
-            return Cost("GPU-hours per GPU until the watchdog fired", hours)
-        return Cost("GPU-hours until the watchdog fired", hours.scale(ranks))
+            return self._priced("GPU-hours per GPU until the watchdog fired", hours)
+        return self._priced("GPU-hours until the watchdog fired", hours.scale(ranks))
+
+    def _priced(self, unit: str, hours: Range) -> Cost:
+        price = self.options.gpu_price
+        return Cost(unit, hours, None if price is None else hours.scale(price))
 
     def _ranks(self) -> int | None:
         if self.shape.nranks:
@@ -297,18 +301,13 @@ class Estimator:
         workload = self._workload()
         if workload is None:
             return None
-        loads: dict[Load, None] = {}
-        for before, after in sides:
-            try:
-                calls = [
-                    Calls(one, self._timed(before, one, healthy), self._timed(after, one, actual)).never_faster()
-                    for one in workload.collectives
-                ]
-            except NotModelledError as error:
-                self._why_no_step = str(error)
-                continue
-            loads[Load(tuple(calls), self.hardware.gpus[after.gpu].bf16_tflops)] = None
-        return estimate_step(list(loads), workload, self.options, self.hardware) if loads else None
+        try:
+            return of_configs(sides, workload, self.options, self.model, actual, healthy)
+        except NotModelledError as error:
+            ranks = self._ranks()
+            larger = f"{workload.ranks} ranks do not fit what the input shows of {ranks}: " if ranks else ""
+            self._why_no_step = f"{larger if workload.ranks != ranks else ''}{error}"
+            return None
 
     def _workload(self) -> Workload | None:
         """What the options describe, else what the log saw."""

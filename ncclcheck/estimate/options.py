@@ -11,6 +11,8 @@ from ncclcheck.estimate.quantities import LONGEST_SECONDS
 DEFAULT_SYNC_BYTES = 10**9
 DTYPE_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}  # tf32 is a way to compute; it is stored as fp32
 
+_PRICES = ("gpu_price", "day_share")
+
 # Name of a field for people, lowest and highest value.
 _LIMITS = {
     "zero": ("--zero", 0, 3),
@@ -71,7 +73,11 @@ class EstimateOptions:
     def _check_together(self) -> None:
         """Options that make no sense without others."""
         if self.wants_step and self.params is None:
-            given = "--parallel" if self.plan else next(_LIMITS[f][0].split()[0] for f in _LIMITS if self._has(f))
+            given = (
+                "--parallel"
+                if self.plan
+                else next(_LIMITS[one][0].split()[0] for one in _LIMITS if one not in _PRICES and self._has(one))
+            )
             raise ValueError(f"{given} needs --params: the parameters of the model")
         if self.active_params is not None and self.params is not None and self.active_params > self.params:
             raise ValueError("--active-params are a part of --params")
@@ -83,8 +89,8 @@ class EstimateOptions:
 
     @property
     def wants_step(self) -> bool:
-        """Is any option given that describes a training step?"""
-        return self.plan is not None or any(map(self._has, _LIMITS))
+        """Is any option given that describes a training step? Jobs that stand still have a price as well."""
+        return self.plan is not None or any(self._has(field) for field in _LIMITS if field not in _PRICES)
 
     @property
     def sync_bytes(self) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import NamedTuple
 
-from ncclcheck.estimate.config import Config
+from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.figures import ASSUMED, Given
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, busbw_factor
@@ -90,6 +91,37 @@ def timed(model: Model, config: Config, collective: Collective, measured: Reache
         f" {place}) = {seconds.expected:.3g} s"
     )
     return Timed(seconds, place, limit, text)
+
+
+def of_configs(
+    sides: Sequence[tuple[Config, Config]],
+    workload: Workload,
+    options: EstimateOptions,
+    model: Model,
+    actual: Reached | None = None,
+    healthy: Reached | None = None,
+) -> StepEstimate:
+    """The step on every configuration that fits, before and after a change.
+
+    actual, healthy: what was measured of the job as it is, and as it should be. Raises NotModelledError where the model
+    has no number for any of them.
+    """
+    loads: dict[Load, None] = {}
+    refused = NotModelledError("no configuration fits")
+    one_of = lru_cache(maxsize=None)(partial(timed, model))  # configurations differ in what some collectives never see
+    for before, after in sides:
+        try:
+            calls = tuple(
+                Calls(one, one_of(before, one, healthy), one_of(after, one, actual)).never_faster()
+                for one in workload.collectives
+            )
+        except NotModelledError as error:
+            refused = error
+            continue
+        loads[Load(calls, model.table.gpus[after.gpu].bf16_tflops)] = None
+    if not loads:
+        raise refused
+    return estimate(list(loads), workload, options, model.table)
 
 
 def estimate(loads: Sequence[Load], workload: Workload, options: EstimateOptions, table: Hardware) -> StepEstimate:

@@ -73,6 +73,22 @@ class Timing:
     remarks: tuple[str, ...] = ()
 
 
+class View(NamedTuple):
+    """Which value of its range everything has: 0 the lowest, 1 the expected, 2 the highest."""
+
+    healthy: int
+    actual: int
+    overlap: int
+    mfu: int
+
+
+EXPECTED = View(1, 1, 1, 1)
+# The smallest effect of a change pairs a slow healthy job with a fast actual one, the largest the reverse.
+EFFECTS = (EXPECTED, View(healthy=2, actual=0, overlap=2, mfu=0), View(healthy=0, actual=2, overlap=0, mfu=2))
+# Of a job whose step was not measured: all at its best, all at its worst.
+ENDS = (View(healthy=0, actual=0, overlap=2, mfu=2), View(healthy=2, actual=2, overlap=0, mfu=0))
+
+
 class Case(NamedTuple):
     """One configuration with one value of everything: seconds.
 
@@ -97,7 +113,8 @@ def timing_of(
 
     workload: with `flops`, or options with `step_seconds`.
     """
-    cases = [[_case(load, at, workload, options, table) for at in range(3)] for load in loads]
+    views = EFFECTS if options.step_seconds is not None else (*EFFECTS, *ENDS)
+    cases = [[_case(load, view, workload, options, table) for view in views] for load in loads]
     compute, healthy, actual = (
         _over(cases, lambda case: case.compute),
         _over(cases, lambda case: case.healthy),
@@ -145,15 +162,14 @@ def compute_of(step: float, comm: Mapping[str, float], shares: Mapping[str, floa
     return _solve(lambda compute: compute * (1 + bubble) + _exposed(comm, compute, shares), step, step)
 
 
-def _case(load: Load, at: int, workload: Workload, options: EstimateOptions, table: Hardware) -> Case:
-    """at: 0 the smallest effect of the change, 1 the expected, 2 the largest."""
-    shares = {kind: share[2 - at] for kind, share in table.overlap.items()}
-    before, after = _communication(load.calls, at)
+def _case(load: Load, view: View, workload: Workload, options: EstimateOptions, table: Hardware) -> Case:
+    shares = {kind: share[view.overlap] for kind, share in table.overlap.items()}
+    before, after = _communication(load.calls, view)
     bubble, step = workload.bubble, options.step_seconds
     rate = load.tflops * 1e12
     if step is None:
         assert workload.flops is not None
-        mfu = table.training.mfu[at] if options.mfu is None else options.mfu
+        mfu = table.training.mfu[view.mfu] if options.mfu is None else options.mfu
         compute = workload.flops / (rate * mfu)
         actual = compute * (1 + bubble) + _exposed(after, compute, shares)
         return Case(compute, compute * bubble, actual - _saved(before, after, compute, shares), actual, False)
@@ -205,13 +221,13 @@ def _solve(rises: Callable[[float], float], target: float, most: float) -> float
     return high
 
 
-def _communication(calls: Iterable[Calls], at: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds by kind, healthy and actual. The smallest effect pairs a slow healthy job with a fast actual one."""
+def _communication(calls: Iterable[Calls], view: View) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds by kind, healthy and actual."""
     before: dict[str, float] = {}
     after: dict[str, float] = {}
     for one in calls:
-        healthy = one.healthy.seconds[2 - at]
-        actual = healthy if one.healthy == one.actual else max(healthy, one.actual.seconds[at])
+        healthy = one.healthy.seconds[view.healthy]
+        actual = healthy if one.healthy == one.actual else max(healthy, one.actual.seconds[view.actual])
         kind = one.collective.kind
         before[kind] = before.get(kind, 0.0) + healthy
         after[kind] = after.get(kind, 0.0) + actual
@@ -222,9 +238,8 @@ def _over(cases: Sequence[Sequence[Case]], value: Callable[[Case], float]) -> Ra
     """Over the configurations, each from its lowest to its highest."""
     ranges = []
     for of_load in cases:
-        small, expected, large = map(value, of_load)
-        low, high = min(small, expected, large), max(small, expected, large)
-        ranges.append(Range(low, expected, high))
+        values = [value(case) for case in of_load]
+        ranges.append(Range(min(values), values[0], max(values)))
     return spread(ranges)
 
 
@@ -257,7 +272,7 @@ def _remarks(
     options: EstimateOptions,
     table: Hardware,
 ) -> Iterator[str]:
-    if all(of_load[1].overfull for of_load in cases):
+    if all(of_load[0].overfull for of_load in cases):
         yield (
             "the model expects more communication than fits into the measured step, so the job communicates less or"
             " faster than the plan and the log say: its actual communication is cut to the step"

@@ -63,7 +63,9 @@ class Estimate:
 
 
 class Cost(NamedTuple):
-    """What a finding costs in `unit` ("s per gradient sync of 1 GB", "GPU-hours until noticed")."""
+    """What a finding costs in `unit` ("s per gradient sync of 1 GB", "GPU-hours until noticed"); dollars, if a GPU-hour
+    has a price."""
 
     unit: str
     amount: Range
+    dollars: Range | None = None

@@ -11,7 +11,7 @@ from ncclcheck.engine.links import parents_of
 from ncclcheck.estimate.types import Estimate
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.hosts import fold
-from ncclcheck.report.numbers import byte_size, two_digits, with_range
+from ncclcheck.report.numbers import between, byte_size, two_digits, with_range
 from ncclcheck.report.page import Page
 from ncclcheck.report.step import write_change
 from ncclcheck.rules.model import Confidence, Finding, Severity
@@ -88,7 +88,8 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -
         if explain:
             _write_origin(page, estimate)
     if finding.cost is not None and not (seconds_shown and finding.cost.unit.startswith("s per gradient sync")):
-        page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}")
+        dollars = "" if finding.cost.dollars is None else f", {between(finding.cost.dollars, '$')}"
+        page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}{dollars}")
     if estimate is None and (verbose or finding.cost is None):
         page.labelled("number", f"none: {finding.no_estimate_because or 'no reason given'}")
 

@@ -188,7 +188,8 @@ def _sides(healthy: Range, actual: Range) -> dict[str, Any]:
 
 
 def _cost(cost: Cost) -> dict[str, Any]:
-    return {"unit": cost.unit, **_range(cost.amount)}
+    dollars = None if cost.dollars is None else _range(cost.dollars)
+    return {"unit": cost.unit, **_range(cost.amount), "dollars": dollars}
 
 
 def _range(value: Range) -> dict[str, float | None]:

@@ -29,6 +29,12 @@ def thousands(value: float) -> str:
     return f"{int(text):,}" if text.isdigit() else text
 
 
+def between(value: Range, sign: str = "") -> str:
+    """Large numbers: `5,600 (5,100-5,800)`, with the sign before each (`$14,000 ($13,000-$15,000)`)."""
+    low, expected, high = (f"{sign}{thousands(number)}" for number in value)
+    return expected if low == high else f"{expected} ({low}-{high})"
+
+
 def with_range(value: Range, unit: str = "") -> str:
     """`2.5 (2.0-3.1)`, with the unit behind each number where it is a mere letter (`19x (15x-24x)`)."""
     low, expected, high = (two_digits(number) for number in (value.low, value.expected, value.high))

@@ -8,7 +8,7 @@ from ncclcheck.engine.report import Report
 from ncclcheck.estimate.money import HOURS, Loss
 from ncclcheck.estimate.step import StepEstimate
 from ncclcheck.estimate.types import Range
-from ncclcheck.report.numbers import thousands, two_digits, with_range
+from ncclcheck.report.numbers import between, thousands, two_digits, with_range
 from ncclcheck.report.page import Page
 
 _COLLECTIVES_SHOWN = 4
@@ -66,14 +66,9 @@ def _lost(lost: Loss) -> str:
         whole = HOURS * lost.gpus * lost.day_share
         dollars = "" if lost.price is None else f" (${thousands(whole * lost.price)}{price})"
         return f"the job effectively stops: nearly all of its {thousands(whole)} GPU-hours a day are lost{dollars}{day}"
-    hours = f"{_between(lost.gpu_hours)} GPU-hours"
-    dollars = "" if lost.dollars is None else f" and {_between(lost.dollars, '$')}"
+    hours = f"{between(lost.gpu_hours)} GPU-hours"
+    dollars = "" if lost.dollars is None else f" and {between(lost.dollars, '$')}"
     return f"{hours}{dollars} a day lost{price}{day}"
-
-
-def _between(value: Range, sign: str = "") -> str:
-    low, expected, high = (f"{sign}{thousands(number)}" for number in value)
-    return expected if low == high else f"{expected} ({low}-{high})"
 
 
 def _percent(value: Range) -> str:

@@ -153,7 +153,7 @@ def test_the_job_as_it_is_has_one_side() -> None:
     [
         (JobShape(), DDP, "does not tell how many nodes"),
         (JobShape(gpus_per_node=8), DDP, "how many ranks"),
-        (replace(H100, nodes=1, nranks=8, network=""), PLANNED, "no network"),
+        (replace(H100, nodes=1, nranks=8, network=""), PLANNED, "256 ranks do not fit what the input shows of 8"),
     ],
 )
 def test_no_step_says_why(shape: JobShape, options: EstimateOptions, words: str) -> None:
@@ -187,6 +187,15 @@ def test_calls_of_the_log_stand_in_for_a_step() -> None:
     assert got.step is not None
     assert got.step.timing is None
     assert got.step.comm_actual.expected == pytest.approx(10 * 2 * 255 / 256 / 3.0, rel=0.02)
+
+
+def test_a_stopped_job_has_a_price_as_well() -> None:
+    cost = Estimator(H100, EstimateOptions(gpu_price=2.0)).stops()
+    assert cost.dollars == cost.amount.scale(2.0)
+    assert Estimator(H100).stops().dollars is None
+    priced = Estimator(H100, EstimateOptions(gpu_price=2.0))
+    assert priced.step() is None
+    assert "--params" in (priced.why_no_step or "")
 
 
 @pytest.mark.parametrize(

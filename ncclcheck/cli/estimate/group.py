@@ -12,6 +12,7 @@ from ncclcheck.cli.estimate.bandwidth import answer_bandwidth, bandwidth_options
 from ncclcheck.cli.estimate.batch import run_batch
 from ncclcheck.cli.estimate.checkpoint import checkpoint
 from ncclcheck.cli.estimate.inference import inference
+from ncclcheck.cli.estimate.step import step
 from ncclcheck.cli.estimate.sync import sync
 from ncclcheck.estimate.model import shipped_model
 
@@ -40,7 +41,7 @@ def estimate(
     What if: --without gdr, --with acs show before and after, and with several of them which one binds. What is not
     told of a job widens the range, and is listed.
 
-    The subcommands answer other questions: gradient synchronisation, inference, checkpoints.
+    The subcommands answer other questions: gradient synchronisation, training steps, inference, checkpoints.
     """
     if subcommand := context.invoked_subcommand:
         if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in context.params):
@@ -54,5 +55,5 @@ def estimate(
     )  # fmt: skip
 
 
-for command in (sync, inference, checkpoint):
+for command in (sync, step, inference, checkpoint):
     estimate.add_command(command)
