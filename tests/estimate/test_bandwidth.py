@@ -30,6 +30,7 @@ JOBS = st.builds(
     network=st.sampled_from(["", "ib", "roce", "efa", "slingshot", "tcpx", "tcpxo", "socket"]),
     nics=st.sampled_from([None, 1, 4, 8]),
     nic_gbit=st.sampled_from([None, 10.0, 100.0, 400.0]),
+    protocol=st.sampled_from(["", "simple", "ll", "ll128"]),
     release=st.sampled_from([None, (2, 16, 2), (2, 27, 3)]),
     collective=st.sampled_from(sorted(set(COLLECTIVES.values()))),
 ).filter(lambda job: job.nodes * job.gpus_per_node > 1)
@@ -244,7 +245,7 @@ def test_what_takes_away_never_makes_faster(job: Job, names: list[str]) -> None:
         assert all(a <= b * (1 + 1e-9) for a, b in zip(after.busbw, before.busbw, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(JOBS, st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([25.0, 100.0, 200.0, 400.0]))
 def test_more_or_faster_nics_are_never_slower(job: Job, nics: int, rate: float) -> None:
     base, more, faster = (

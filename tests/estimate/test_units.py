@@ -18,9 +18,11 @@ from ncclcheck.estimate.inference import inference
 from ncclcheck.estimate.job import Job, parse_message
 from ncclcheck.estimate.limits import Factors, inside_node, out_of_node
 from ncclcheck.estimate.model import busbw_factor, shipped_model
+from ncclcheck.estimate.money import loss
 from ncclcheck.estimate.quantities import parse_duration, parse_params, parse_size
 from ncclcheck.estimate.saving import Saving
 from ncclcheck.estimate.serving import Serving, host_link_gbps
+from ncclcheck.estimate.types import Range
 from ncclcheck.facts.shape import JobShape
 
 UNITS: Any = pint.UnitRegistry()
@@ -125,6 +127,14 @@ def test_gpu_hours_to_dollars() -> None:
     assert (hours_unit, money) == ("GPU-hours", "$")
     assert hours == pytest.approx(lost.to("gpu * hour").magnitude)
     assert dollars == pytest.approx((lost * Q(2.5, "dollar / gpu / hour")).to("dollar").magnitude)
+
+
+def test_a_lost_share_of_a_day_to_dollars() -> None:
+    lost = loss(Range(0.1, 0.25, 0.5), 256, 0.5, 2.5, 0.9)
+    work = 256 * UNITS.gpu * Q(0.5, "day") * 0.25
+    assert lost.gpu_hours.expected == pytest.approx(work.to("gpu * hour").magnitude)
+    assert lost.dollars is not None
+    assert lost.dollars.expected == pytest.approx((work * Q(2.5, "dollar / gpu / hour")).to("dollar").magnitude)
 
 
 def test_weights_to_milliseconds() -> None:
