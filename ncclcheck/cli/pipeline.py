@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,9 @@ JUDGED_TOGETHER = "the inputs hold {} jobs and are judged as one: check them one
 
 # Characters of a line that are quoted as evidence.
 MAX_EVIDENCE = 400
+
+# nccl-tests writes its whole environment into its JSON, secrets included: none of it is quoted.
+_ENVIRONMENT = re.compile(r'("env"\s*:\s*\[).*')
 
 
 # So many inputs of which the same is to be told are named on stderr.
@@ -175,7 +179,12 @@ def quoter(evidence: Iterable[Evidence], sources: Sequence[Source]) -> Callable[
     for one in evidence:
         wanted.setdefault(one.path, set()).add(one.line)
     texts = {source.name: source.quote(wanted[source.name]) for source in sources if source.name in wanted}
-    return lambda one: one._replace(text=texts.get(one.path, {}).get(one.line, "").rstrip()[:MAX_EVIDENCE])
+
+    def quote(one: Evidence) -> Evidence:
+        text = texts.get(one.path, {}).get(one.line, "").rstrip()
+        return one._replace(text=_ENVIRONMENT.sub(r"\1 ...", text)[:MAX_EVIDENCE])
+
+    return quote
 
 
 def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:

@@ -50,6 +50,11 @@ def _docker_text(found: re.Match[bytes]) -> bytes:
         return found[0]
 
 
+def lines_with(block: bytes, pattern: str) -> pl.DataFrame:
+    """The lines of a raw block that hold a pattern: `_line` (counted from 0) and `text`."""
+    return text_lines(plain(block), pl.col("text").str.contains(pattern))
+
+
 def numbered_lines(block: bytes, first_line: int) -> list[tuple[int, str]]:
     """All lines of a block as text, with their numbers."""
     return list(enumerate(block.decode("utf-8", "backslashreplace").split("\n"), first_line))

@@ -19,15 +19,11 @@ OTHER_KINDS = (
     r"|algbw|nThread [0-9]| (?:float|half|bfloat16|double|u?int(?:8|32|64)|f8e[45]m[23])  |\"alg_bw\"|\"minimum_bytes\""
 )
 
-# Of a block that holds some of OTHER_KINDS: what tells that lines of nccl-tests are among them (rows, where the head
-# is in another block), and what tells of its JSON.
-PERF_TEXT = (
-    b"algbw", b"nThread ", b" float  ", b" half  ", b" bfloat16  ", b" double  ", b"int8  ", b"int32  ", b"int64  ",
-    b" f8e",
-)  # fmt: skip
-PERF_JSON = (b'"alg_bw"', b'"minimum_bytes"')
-
-
-def holds_perf(block: bytes) -> bool:
-    """May some line of the block be nccl-tests'?"""
-    return any(mark in block for mark in (*PERF_TEXT, *PERF_JSON))
+# What tells of nccl-tests' JSON, and lines of such a block that nccl-tests may have printed, for Polars.
+PERF_JSON = r"\"alg_bw\"|\"minimum_bytes\""
+PERF_LINE = (
+    PERF_JSON + "|"
+    r"algbw|nThread [0-9]|Rank +[0-9]+ +(?:Group|Pid) |_perf\b|Collective test |nccl-tests version "
+    r"|Out of bounds values|Avg bus bandwidth"
+    r"|[0-9][ |\t]+(?:float|half|bfloat16|double|u?int(?:8|32|64)|f8e[45]m[23]|char|int)[ |\t]"
+)

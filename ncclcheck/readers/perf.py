@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from ncclcheck.readers.decoding import numbered_lines, plain
-from ncclcheck.readers.hints import holds_perf
+import polars as pl
+
+from ncclcheck.readers.decoding import numbered_lines
+from ncclcheck.readers.finding import Piece
+from ncclcheck.readers.hints import PERF_JSON
 from ncclcheck.readers.nccl_tests import PerfReader, PerfTable
 from ncclcheck.readers.nccl_tests_json import JsonReader
 from ncclcheck.readers.nccl_tests_rows import measurement_rows
+
+_JSON = re.compile(PERF_JSON)
 
 
 class PerfTables:
@@ -35,15 +41,16 @@ class PerfTables:
         """The next lines must be seen whatever they look like."""
         return self._json.is_waiting
 
-    def look(self, source: int, block: bytes, first_line: int) -> None:
-        """Blocks of an input come in order."""
+    def look(self, piece: Piece, lines: pl.DataFrame) -> None:
+        """Pieces of an input come in order. lines: those that matter, by `hints.PERF_LINE`."""
+        source, block, first_line = piece
         if source != self._source:
             self.finish()
             self._source = source
-        if self.is_waiting or holds_perf(block):
-            lines = numbered_lines(plain(block), first_line)
-            self._text.read(lines)
-            self._json.read(lines)
+        texts = [(first_line + number, text) for number, text in lines.iter_rows()]
+        self._text.read(texts)
+        if self.is_waiting or any(_JSON.search(text) for _, text in texts):
+            self._json.read(numbered_lines(block, first_line))
 
     def finish(self) -> None:
         """The input has ended."""

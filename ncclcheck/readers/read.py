@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from ncclcheck.facts.schema import conform
-from ncclcheck.readers.decoding import numbered_lines
+from ncclcheck.readers.decoding import lines_with, numbered_lines
 from ncclcheck.readers.events import Blocks, Count, read_events
 from ncclcheck.readers.finding import Piece
-from ncclcheck.readers.hints import ASSIGNS, FOLDED, holds_perf
+from ncclcheck.readers.hints import ASSIGNS, FOLDED, PERF_LINE
 from ncclcheck.readers.nccl_log import WANTED, log_tables
 
 if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neither
@@ -91,14 +91,13 @@ class _OtherKinds:
 
     def look(self, piece: Piece, other: bool) -> None:
         """other: some line of the piece may be of a kind that is read here."""
-        source, block, first_line = piece
-        if source != self._source:
+        if piece.source != self._source:
             self._finish()
-            self._source = source
-        if other and FOLDED.encode() in block:
-            self._folded.add(source)
+            self._source = piece.source
+        if other and FOLDED.encode() in piece.block:
+            self._folded.add(piece.source)
         if other or self._is_waiting:
-            self._look_closer(source, block, first_line)
+            self._look_closer(piece)
 
     @property
     def _is_waiting(self) -> bool:
@@ -106,10 +105,11 @@ class _OtherKinds:
         readers = (self._matrix_reader, self._xml_reader, self._perf)
         return any(reader is not None and reader.is_waiting for reader in readers)
 
-    def _look_closer(self, source: int, block: bytes, first_line: int) -> None:
+    def _look_closer(self, piece: Piece) -> None:
+        source, block, first_line = piece
         self._look_for_matrices(block, first_line)
         self._look_for_files(block, first_line)
-        self._look_for_measurements(block, first_line)
+        self._look_for_measurements(piece)
         if any(pattern.search(block) for pattern in _DEVICE_NAMES):
             from ncclcheck.readers.device_names import find_device_names
 
@@ -149,13 +149,14 @@ class _OtherKinds:
             self._xml_reader = self._xml_reader or XmlReader()
             self._xml_reader.read(numbered_lines(block, first_line))
 
-    def _look_for_measurements(self, block: bytes, first_line: int) -> None:
-        if self._perf is None and holds_perf(block):
+    def _look_for_measurements(self, piece: Piece) -> None:
+        lines = lines_with(piece.block, PERF_LINE)
+        if self._perf is None and lines.height:
             from ncclcheck.readers.perf import PerfTables
 
             self._perf = PerfTables()
         if self._perf is not None:
-            self._perf.look(self._source, block, first_line)
+            self._perf.look(piece, lines)
 
     def _finish(self) -> None:
         """The input has ended."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from ncclcheck.readers.decoding import lines_with
 from ncclcheck.readers.events import Blocks, Events, read_events
 from ncclcheck.readers.finding import AROUND, Piece
-from ncclcheck.readers.hints import holds_perf
+from ncclcheck.readers.hints import PERF_LINE
 
 if TYPE_CHECKING:
     from ncclcheck.readers.perf import PerfTables
@@ -77,12 +78,15 @@ class _Measured:
     _tables: PerfTables | None = None
 
     def look(self, piece: Piece, other: bool) -> None:
-        if self._tables is None and holds_perf(piece.block):
+        if not other and not (self._tables is not None and self._tables.is_waiting):
+            return
+        lines = lines_with(piece.block, PERF_LINE)
+        if self._tables is None and lines.height:
             from ncclcheck.readers.perf import PerfTables
 
             self._tables = PerfTables()
         if self._tables is not None:
-            self._tables.look(*piece)
+            self._tables.look(piece, lines)
 
     def rows(self) -> Iterator[_Row]:
         if self._tables is None:

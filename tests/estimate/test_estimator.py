@@ -10,6 +10,8 @@ import pytest
 from ncclcheck.estimate.estimator import EstimateOptions, Estimator, parse_params, two_digits
 from ncclcheck.estimate.types import Estimate, Range
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.shape import JobShape
 
 YES, NO = Answer.YES, Answer.NO
@@ -307,3 +309,75 @@ def test_an_unknown_gpu_is_refused_at_once() -> None:
 )
 def test_two_digits(value: float, text: str) -> None:
     assert two_digits(value) == text
+
+
+# ---------------------------------------------------------------------------------------------- with a measurement
+
+
+def measured(busbw: float, collective: str = "all_reduce", spread: float = 0.0) -> Measured:
+    return Measured(
+        collective, busbw, busbw - spread, busbw + spread, 1 << 27, 8 << 30, True, True, 16, 2, (),
+        Evidence("table.txt", 12, ""),
+    )  # fmt: skip
+
+
+def test_a_measurement_stands_for_the_job_as_it_is() -> None:
+    plain = compared(PROVEN, RDMA, SOCKET)
+    got = compared(replace(PROVEN, measured=measured(2.5)), RDMA, SOCKET)
+    assert (got.healthy, got.limit_healthy, got.limit_actual) == (plain.healthy, plain.limit_healthy, "tcp flow")
+    assert (got.basis, got.actual) == ("measured", Range(2.5, 2.5, 2.5))
+    assert got.slowdown.expected == pytest.approx(plain.healthy.expected / 2.5)
+    assert "actual measured 2.5 at 8 GiB, table.txt:12" in got.formula
+    assert got.inputs["actual by the model"].startswith(two_digits(plain.actual.expected))
+
+
+def test_a_measurement_above_what_the_model_has_for_the_fault_makes_the_cost_smaller() -> None:
+    plain, got = compared(PROVEN, RDMA, SOCKET), compared(replace(PROVEN, measured=measured(100.0)), RDMA, SOCKET)
+    assert got.actual.expected > plain.actual.high
+    assert 1 < got.slowdown.expected < plain.slowdown.low
+
+
+@pytest.mark.parametrize("busbw", [489.0, 900.0])
+def test_a_measurement_as_good_as_healthy_shows_no_cost(busbw: float) -> None:
+    assert compared(PROVEN, RDMA, SOCKET).healthy.expected < busbw
+    got = compared(replace(PROVEN, measured=measured(busbw)), RDMA, SOCKET)
+    assert (got.basis, got.slowdown, got.extra_seconds) == ("measured", Range(1, 1, 1), Range(0, 0, 0))
+
+
+def test_runs_that_differ_widen_the_range() -> None:
+    got = compared(replace(PROVEN, measured=measured(20.0, spread=5.0)), RDMA, SOCKET)
+    assert got.actual == pytest.approx(Range(15.0, 20.0, 25.0))
+    assert got.slowdown.low < got.slowdown.expected < got.slowdown.high
+
+
+def test_a_measurement_does_not_blame_what_costs_nothing() -> None:
+    """The model sees no effect of this change: whatever made the measured job slow, it was something else."""
+    slow = replace(PROVEN, measured=measured(50.0))
+    for healthy, actual in (({"nics": 8}, {"nics": 8, "channels": 64}), (RDMA, RDMA)):
+        assert compared(slow, healthy, actual) == compared(PROVEN, healthy, actual)
+
+
+def test_a_measurement_of_other_ranks_is_not_that_of_a_part() -> None:
+    actual = {"nodes": 2, "gpus_per_node": 1, "network": "socket"}
+    slow = replace(PROVEN, measured=measured(2.5))
+    assert compared(slow, {**actual, "network": "ib"}, actual).basis != "measured"
+    assert compared(slow, RDMA, {**SOCKET, "nodes": 2, "gpus_per_node": 8}).basis == "measured"
+
+
+def test_other_collectives_tell_where_a_ring_carries_the_all_reduce() -> None:
+    gather = replace(PROVEN, measured=measured(2.5, "all_gather"))
+    assert compared(gather, RDMA, SOCKET).actual.expected == 2.5
+    assert compared(gather, {"gdr": True}, {"gdr": True, "nics": 4}).basis != "measured"  # trees and NVLS
+
+
+def test_what_the_situation_of_a_measurement_should_give() -> None:
+    estimator = Estimator(PROVEN)
+    whole, plain = estimator.expect_of(measured(1.0)), estimator.expect()
+    assert whole is not None and plain is not None and whole.busbw == plain.busbw
+    gather = estimator.expect_of(measured(1.0, "all_gather"))
+    assert gather is not None and gather.busbw.expected < whole.busbw.expected
+    node = estimator.expect_of(measured(1.0)._replace(ranks=8, nodes=1))
+    assert node is not None and node.limit == "nvls"
+    for unknown in (measured(1.0, "gather"), measured(1.0)._replace(ranks=24, nodes=None)):
+        assert estimator.expect_of(unknown) is None
+        assert estimator.why_not
