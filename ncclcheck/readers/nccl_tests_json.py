@@ -129,7 +129,9 @@ def _table(document: Mapping[str, Any], line: int, row_lines: list[int]) -> Perf
     for one in listed if isinstance(listed, list) else []:
         if isinstance(one, dict) and _is_count(one.get("rank")):
             group = one["group"] if _is_count(one.get("group")) else 0
-            table.devices.append(PerfDevice(one["rank"], group, str(one.get("hostname", "")), one.get("device_info")))
+            model = one.get("device_info")
+            host = str(one.get("hostname", ""))[:255]
+            table.devices.append(PerfDevice(one["rank"], group, host, model[:120] if isinstance(model, str) else None))
     # nccl-tests writes the first device of each process
     each = table.settings.get("threads", 1) * table.settings.get("gpus", 1)
     if each > 1 and all(device.rank % each == 0 for device in table.devices):

@@ -21,11 +21,13 @@ _JSON = re.compile(PERF_JSON)
 class PerfTables:
     """Both readers on the blocks of all inputs, one input after the other.
 
-    rows: of the fact table `measurements`. notes: by input, sentences about what could not be used.
+    rows: of the fact table `measurements`. names: of the fact table `gpu_names`, what JSON says of devices (in a text
+    their lines are found without a table, too). notes: by input, sentences about what could not be used.
     """
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
+        self.names: list[dict[str, Any]] = []
         self.notes: dict[int, list[str]] = {}
         self._source = -1
         self._tables = 0
@@ -54,11 +56,18 @@ class PerfTables:
 
     def finish(self) -> None:
         """The input has ended."""
-        tables = sorted([*self._text.finish(), *self._json.finish()], key=lambda table: table.line)
+        documents = self._json.finish()
+        tables = sorted([*self._text.finish(), *documents], key=lambda table: table.line)
         self._text, self._json = PerfReader(), JsonReader()
         rows = list(measurement_rows(self._source, tables, self._tables))
         self._tables += len(tables)
         self.rows += rows
+        self.names += [
+            {"source": self._source, "line": table.line, "host": device.host, "rank": device.rank, "name": device.model}
+            for table in documents
+            for device in table.devices
+            if device.model
+        ]
         if notes := [*_cut(tables), *_refused(rows)]:
             self.notes[self._source] = notes
 

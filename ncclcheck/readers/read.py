@@ -194,6 +194,14 @@ class _OtherKinds:
 
             tables |= topology_tables(self._documents)
             rows += gpu_names(self._documents)
+        if self._perf is not None:
+            self._perf.finish()
+            for source in self._perf.sources:
+                self.kinds.setdefault(source, set()).add("nccl-tests")
+            self.notes = self._perf.notes
+            rows += self._perf.names
+            if measured := self._perf.rows:
+                tables["measurements"] = conform("measurements", pl.from_dicts(measured, infer_schema_length=None))
         if rows:
             tables["gpu_names"] = conform("gpu_names", pl.from_dicts(rows, infer_schema_length=None))
         if self._assigned:
@@ -205,13 +213,6 @@ class _OtherKinds:
             tables["settings"] = conform("settings", pl.DataFrame(settings, infer_schema_length=None))
         if self._matrices:
             tables |= _matrix_tables(self._matrices)
-        if self._perf is not None:
-            self._perf.finish()
-            for source in self._perf.sources:
-                self.kinds.setdefault(source, set()).add("nccl-tests")
-            self.notes = self._perf.notes
-            if rows := self._perf.rows:
-                tables["measurements"] = conform("measurements", pl.from_dicts(rows, infer_schema_length=None))
         return tables
 
 

@@ -21,6 +21,7 @@ from ncclcheck.readers.read import Reading, read_sources
 SIZES = ((1 << 20, 30.5, 31.25), (1 << 27, 410.2, 409.0), (1 << 32, 478.25, 477.5))
 RUN = Run(SIZES)
 OLD = Run(SIZES, release="2.10", wrong="3e-07")
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "nccl_tests"
 SAMPLES = Path(__file__).parents[3] / "shared" / "samples" / "nccl-tests"
 
 
@@ -325,6 +326,31 @@ def test_json_with_numbers_that_are_none() -> None:
 def test_json_of_strangers(changes: dict[str, Any]) -> None:
     rows = rows_of(json.dumps(document(**changes)))
     assert all(row["busbw"] is None or row["size"] in (1 << 20, 1 << 33) for row in rows)
+
+
+# --------------------------------------------------------------------------------------------------------- fixtures
+
+
+@pytest.mark.parametrize(
+    ("name", "collective", "ranks", "nodes", "busbw"),
+    [
+        ("2.10-v100.txt", "all_reduce", 4, 1, 128.31), ("2.10-alltoall-blank-cell.txt", "all_to_all", 8, 1, 223.5),
+        ("2.13-tagged.txt", "all_reduce", 16, 2, 188.64), ("2.17-srun-timestamps.txt", "reduce_scatter", 64, 8, 372.8),
+        ("2.19-options.txt", "all_reduce", 8, 1, 836.4), ("two-tables-in-a-log.txt", "broadcast", 8, 1, 361.7),
+        ("rows-not-to-believe.txt", "all_reduce", 8, None, 471.3), ("run.json", "all_reduce", 16, 2, 754.6875),
+        ("killed.json", "all_reduce", 16, 2, 58.59375),
+    ],
+)  # fmt: skip
+def test_fixtures(name: str, collective: str, ranks: int, nodes: int | None, busbw: float) -> None:
+    last = rows_of(*(FIXTURES / name).read_text().splitlines())[-1]
+    told = (last["collective"], last["ranks"], last["nodes"], last["busbw"])
+    assert told == (collective, ranks, nodes, pytest.approx(busbw, rel=1e-3))
+
+
+def test_rows_not_to_believe() -> None:
+    reasons = [row["refused"] for row in rows_of(*(FIXTURES / "rows-not-to-believe.txt").read_text().splitlines())]
+    assert [bool(reason) for reason in reasons] == [True] * 6 + [False]
+    assert len(set(reasons)) == 7
 
 
 # ---------------------------------------------------------------------------------------------------------- samples
