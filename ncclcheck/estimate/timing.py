@@ -21,6 +21,7 @@ from ncclcheck.estimate.types import Range, spread
 from ncclcheck.estimate.workload import Collective, Workload
 
 BISECTIONS = 60  # as many as a float has digits
+TELLING = 0.2  # less than this share of a step or of its communication is the model's own error
 
 
 class Timed(NamedTuple):
@@ -93,14 +94,16 @@ class Case(NamedTuple):
     """One configuration with one value of everything: seconds.
 
     idle: neither computing nor communicating: the pipeline fills and drains, or the step waits for something else.
-    overfull: the communication alone is longer than the measured step; it was cut to it.
+    unfit: a measured step leaves much less time to communication than the model expects. unknown: seconds of it that
+    neither compute nor communication explain.
     """
 
     compute: float
     idle: float
     healthy: float
     actual: float
-    overfull: bool
+    unfit: bool = False
+    unknown: float = 0.0
 
     def exposed(self, step: float) -> float:
         return max(0.0, 1 - (self.compute + self.idle) / step)
@@ -172,24 +175,26 @@ def _case(load: Load, view: View, workload: Workload, options: EstimateOptions, 
         mfu = table.training.mfu[view.mfu] if options.mfu is None else options.mfu
         compute = workload.flops / (rate * mfu)
         actual = compute * (1 + bubble) + _exposed(after, compute, shares)
-        return Case(compute, compute * bubble, actual - _saved(before, after, compute, shares), actual, False)
-    least, most = _plausible(workload.flops, rate, table)
+        return Case(compute, compute * bubble, actual - _saved(before, after, compute, shares), actual)
+    least, most = _plausible(workload.flops, rate, options.mfu, table)
     solved = compute_of(step, after, shares, bubble)
     compute = min(max(solved, least), most, step / (1 + bubble))
-    overfull = sum(after.values()) > step or solved < least
-    if overfull:
-        # The measurement is right: less is exposed than the model says.
+    left = 1.0
+    if sum(after.values()) > step or solved < least:  # the measurement is right: less is exposed than the model says
         left = _scale_to(step - compute * (1 + bubble), after, compute, shares)
         after = {kind: seconds * left for kind, seconds in after.items()}
         before = {kind: min(seconds, after[kind]) for kind, seconds in before.items()}
-    idle = max(compute * bubble, step - compute - _exposed(after, compute, shares))
-    return Case(compute, idle, max(step - _saved(before, after, compute, shares), 0.0), step, overfull)
+    unknown = max(0.0, step - compute * (1 + bubble) - _exposed(after, compute, shares))
+    healthy = max(0.0, step - _saved(before, after, compute, shares))
+    return Case(compute, compute * bubble + unknown, healthy, step, left < 1 - TELLING, unknown)
 
 
-def _plausible(flops: float | None, rate: float, table: Hardware) -> tuple[float, float]:
+def _plausible(flops: float | None, rate: float, mfu: float | None, table: Hardware) -> tuple[float, float]:
     """The shortest and the longest time, in seconds, in which a GPU of this rate does so many operations of a step."""
     if flops is None:
         return 0.0, inf
+    if mfu is not None:
+        return flops / (rate * mfu), flops / (rate * mfu)
     return flops / (rate * table.training.mfu_at_most), flops / (rate * table.training.mfu_at_least)
 
 
@@ -250,7 +255,7 @@ def _within(value: float, limits: Range) -> float:
 def _inputs(loads: Sequence[Load], workload: Workload, options: EstimateOptions, table: Hardware) -> Iterator[Given]:
     if options.step_seconds is not None:
         yield Given("step time", f"{options.step_seconds:g} s", "--step-time")
-    else:
+    if options.step_seconds is None or options.mfu is not None:
         rates = " or ".join(f"{rate:g} TFLOPS" for rate in sorted({load.tflops for load in loads}))
         yield Given("rate of a GPU", rates, TABLE)
         mfu = table.training.mfu
@@ -272,13 +277,19 @@ def _remarks(
     options: EstimateOptions,
     table: Hardware,
 ) -> Iterator[str]:
-    if all(of_load[0].overfull for of_load in cases):
+    if all(of_load[0].unfit for of_load in cases):
         yield (
             "the model expects more communication than fits into the measured step, so the job communicates less or"
             " faster than the plan and the log say: its actual communication is cut to the step"
         )
+    unknown = min(of_load[0].unknown for of_load in cases)
+    if options.step_seconds is not None and unknown > TELLING * options.step_seconds:
+        yield (
+            f"{unknown:.2g} s of the measured step are explained by neither computing nor communicating: it waits for"
+            " something else (data, checkpoints), or its tokens and parameters are others"
+        )
     if workload.flops is not None and options.step_seconds is not None:
-        most = table.training.mfu_at_most
+        most = options.mfu or table.training.mfu_at_most
         least = min(workload.flops / (load.tflops * 1e12 * most) for load in loads)
         if least > options.step_seconds:
             yield (

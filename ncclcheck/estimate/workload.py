@@ -245,7 +245,8 @@ def of_log(picture: JobPicture) -> Workload | None:
     remarks = [f"the calls are those that the log saw, shared by its {picture.ranks_seen} ranks"]
     if left:
         remarks.append(f"without {', '.join(sorted(set(left)))}: not known in size or ranks")
-    return Workload(tuple(timed), picture.ranks_total, per_step=False, remarks=tuple(remarks))
+    calls = Given("calls", str(sum(one.calls for one in picture.operations)), "COLL lines of the log")
+    return Workload(tuple(timed), picture.ranks_total, per_step=False, givens=(calls,), remarks=tuple(remarks))
 
 
 def _logged(operation: OperationKind, picture: JobPicture) -> Collective | None:

@@ -123,6 +123,19 @@ def test_a_step_shorter_than_the_modelled_communication() -> None:
     assert any("do not fit together" in remark for remark in absurd.remarks)
 
 
+def test_a_step_that_waits_for_something_else() -> None:
+    got = step_of(replace(PLANNED, step_seconds=1000.0), {})
+    assert any("neither computing nor communicating" in remark for remark in got.remarks)
+    assert timing_of(got).efficiency_actual.expected < 0.1
+
+
+def test_a_known_rate_settles_the_compute_time() -> None:
+    flops = 6 * 70e9 * 8192
+    got = step_of(replace(PLANNED, step_seconds=20.0, mfu=0.4), {"network": "socket"})
+    assert timing_of(got).compute.expected == pytest.approx(flops / (989e12 * 0.4))
+    assert timing_of(got).step_actual == Range(20, 20, 20)
+
+
 def test_without_tokens_and_step_time_there_is_only_communication() -> None:
     got = step_of(DDP, {"nics": 1})
     assert got.timing is None
