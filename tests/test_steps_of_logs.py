@@ -30,10 +30,10 @@ def document(log: str, **options: str) -> dict[str, Any]:
 
 
 def test_a_fault_costs_steps_hours_and_dollars() -> None:
-    got = document(NO_HCA, params="7B", zero="3", tokens_per_gpu="8192", step_time="20s", gpu_price="2.5")
+    got = document(NO_HCA, params="7B", zero="3", tokens_per_gpu="8192", step_time="14s", gpu_price="2.5")
     step = next(one for one in got["findings"] if one["code"] == "NET001")["estimate"]["step"]
-    assert step["step_seconds"]["actual"] == {"low": 20.0, "expected": 20.0, "high": 20.0}
-    assert step["step_seconds"]["healthy"]["expected"] < 10
+    assert step["step_seconds"]["actual"] == {"low": 14.0, "expected": 14.0, "high": 14.0}
+    assert step["step_seconds"]["healthy"]["expected"] < 8
     assert [one["name"] for one in step["collectives"]] == ["all_gather of FSDP", "reduce_scatter of FSDP"]
     share = step["lost_share"]["expected"]
     assert step["gpu_hours_per_day"]["expected"] == pytest.approx(24 * 4 * share, rel=1e-4)
@@ -42,7 +42,7 @@ def test_a_fault_costs_steps_hours_and_dollars() -> None:
     origins = {given["name"]: given["origin"] for given in step["inputs"]}
     assert origins["step time"] == "--step-time"
     assert origins["hidden size"].startswith("assumed")
-    shown = report(NO_HCA, "terminal", params="7B", zero="3", tokens_per_gpu="8192", step_time="20s", gpu_price="2.5")
+    shown = report(NO_HCA, "terminal", params="7B", zero="3", tokens_per_gpu="8192", step_time="14s", gpu_price="2.5")
     assert "a day lost at $2.50" in shown
     assert "tokens per second" in shown
 

@@ -18,6 +18,8 @@ from ncclcheck.estimate.timing import Calls, Load, Timed, Timing, timing_of
 from ncclcheck.estimate.types import Range, spread
 from ncclcheck.estimate.workload import Collective, Workload
 
+RINGS = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}  # each carried by one ring
+
 
 @dataclass(frozen=True, slots=True)
 class CollectiveSeconds:
@@ -66,8 +68,8 @@ class Reached(NamedTuple):
 def timed(model: Model, config: Config, collective: Collective, measured: Reached | None = None) -> Timed:
     """The calls of one rank on a job of this configuration. Raises NotModelledError.
 
-    measured: what the whole job reaches. It holds for the same collective between nodes, and is no less than what
-    others reach there.
+    measured: what the whole job reaches. Between nodes it holds for the same collective, for all that rings carry where
+    rings were measured, and no other reaches more.
     """
     place = collective.place(config.gpus_per_node)
     group = replace(
@@ -81,7 +83,7 @@ def timed(model: Model, config: Config, collective: Collective, measured: Reache
     busbw, limit = modelled.busbw, modelled.limit
     if measured is not None and (place.nodes > 1 or config.nodes == 1):
         share = measured.busbw.scale(1 / group.sharing)
-        if measured.op == collective.op or share.expected < busbw.expected:
+        if _is_of(measured, collective.op, model, config) or share.expected < busbw.expected:
             busbw, limit = share, "measured"
     factor = busbw_factor(collective.op, collective.ranks)
     work = collective.calls * collective.nbytes * factor / 1e9
@@ -91,6 +93,14 @@ def timed(model: Model, config: Config, collective: Collective, measured: Reache
         f" {place}) = {seconds.expected:.3g} s"
     )
     return Timed(seconds, place, limit, text)
+
+
+def _is_of(measured: Reached, op: str, model: Model, config: Config) -> bool:
+    """Does this collective go the way that was measured?"""
+    if measured.op == op:
+        return True
+    whole = model.plateau(replace(config, collective=measured.op))
+    return whole.algorithm == "ring" and {measured.op, op} <= RINGS
 
 
 def of_configs(

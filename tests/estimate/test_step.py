@@ -192,6 +192,22 @@ def test_a_measured_bandwidth_counts_between_nodes_only() -> None:
     assert found["all_reduce of TP"].limit_actual == "nvls"
 
 
+def test_a_measured_ring_carries_other_collectives() -> None:
+    """Four gigabytes per second over sockets, more than the model expects, and as much for all that rings carry."""
+    got = Estimator(replace(H100, network="socket"), PLANNED).against(4.0)
+    assert got is not None
+    assert got.step is not None
+    gather = next(one for one in got.step.collectives if one.op == "all_gather")
+    assert gather.limit_actual == "measured"
+    two = replace(H100, nodes=2, nranks=16)  # a tree on two nodes is faster than the ring that gathers
+    plan = replace(PLANNED, plan=Plan(dp=16))
+    got = Estimator(two, plan).against(480.0)
+    assert got is not None
+    assert got.step is not None
+    gather = next(one for one in got.step.collectives if one.op == "all_gather")
+    assert gather.limit_actual != "measured"
+
+
 def test_calls_of_the_log_stand_in_for_a_step() -> None:
     call = Collective("all_reduce of 1 GB", "all_reduce", 1e9, 10, 256, on_node=8)
     estimator = Estimator(H100, logged=Workload((call,), 256, per_step=False))
