@@ -13,6 +13,7 @@ import click
 from ncclcheck.cli.exits import FAIL_ON, exit_code
 from ncclcheck.cli.output import complain, wants_color, width, write_file, write_stdout
 from ncclcheck.cli.pipeline import Selection, WrongCallError, estimate_options, run_check
+from ncclcheck.cli.site import chosen_model, site_option
 from ncclcheck.cli.step_options import step_options
 from ncclcheck.report.formats import FORMATS, render
 from ncclcheck.report.style import Style
@@ -36,6 +37,7 @@ _RULES = "Codes, names, families (NET), or ALL; a comma list, may be repeated."
 @click.option("--params", metavar="N", help="Parameters of the model whose gradients are synchronised: 70B.")
 @click.option("--dtype", metavar="TYPE", help="Data type of those gradients: bf16.")
 @step_options
+@site_option
 @click.option("--explain-estimate", is_flag=True, help="Show the formula and the inputs of every number.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("--statistics", is_flag=True, help="Count findings per rule.")
@@ -71,7 +73,7 @@ def check(
         _refuse_to_overwrite_an_input(output_file, paths)
     try:
         options = estimate_options(gpu, nic_gbps, params, dtype, **step)
-        checked = run_check(paths, Selection(select, ignore, extend_select), options)
+        checked = run_check(paths, Selection(select, ignore, extend_select), options, chosen_model())
     except WrongCallError as error:
         raise click.UsageError(str(error)) from None
 

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from ncclcheck.engine.registry import Registry
     from ncclcheck.engine.report import Report
     from ncclcheck.estimate.estimator import EstimateOptions
+    from ncclcheck.estimate.model import Model
     from ncclcheck.facts.evidence import Evidence
     from ncclcheck.inputs.source import Source
+    from ncclcheck.readers.read import Reading
     from ncclcheck.rules.model import Rule
 
 LOOKED_FOR = (
@@ -114,8 +116,10 @@ def chosen_rules(registry: Registry, selection: Selection) -> tuple[Rule, ...]:
     return rules
 
 
-def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptions) -> Checked:
-    """Read, judge, report."""
+def run_check(
+    paths: Sequence[str], selection: Selection, options: EstimateOptions, model: Model | None = None
+) -> Checked:
+    """Read, judge, report. model: None: with the constants of the package."""
     from ncclcheck.engine.registry import load_registry
     from ncclcheck.engine.report import InputSummary, Measurement, Report
     from ncclcheck.engine.run import evaluate, unexplained_warnings
@@ -135,7 +139,7 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
         meter.doing = "judging"
         facts = Facts(reading.tables, [source.name for source in expansion.sources])
         picture = facts.picture()
-        estimator = Estimator(facts.shape(), options, logged=of_log(picture))
+        estimator = Estimator(facts.shape(), options, model, logged=of_log(picture))
         evaluation = evaluate(facts, estimator, rules)
         measurements = tuple(Measurement(one, estimator.expect_of(one)) for one in facts.measured)
         step = estimator.step()
@@ -159,6 +163,7 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
         measurements=measurements,
         step=step,
         no_step_because=None if step else estimator.why_no_step,
+        site=estimator.model.site,
     )
     telling = {row.path for row in inputs if row.kinds or row.recognised}
     trouble = judge_inputs(expansion.sources, telling)
@@ -166,10 +171,8 @@ def run_check(paths: Sequence[str], selection: Selection, options: EstimateOptio
     if expansion.skipped:
         remarks.append(f"skipped in directories and archives: {expansion.skipped} (hidden, binary, or no regular file)")
     together = [JUDGED_TOGETHER.format(facts.jobs)] if facts.jobs > 1 else []
-    unread = _together(
-        (s.name, note) for s, row in zip(expansion.sources, reading.inputs, strict=True) for note in row.notes
-    )
-    complaints = (*registry.problems, *notes(expansion.sources), *unread, *together, *trouble)
+    left_out = unused(expansion.sources, reading)
+    complaints = (*registry.problems, *notes(expansion.sources), *left_out, *together, *trouble)
     return Checked(report, complaints, tuple(remarks), bool(trouble))
 
 
@@ -202,6 +205,11 @@ def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:
 def notes(sources: Sequence[Source]) -> list[str]:
     """What the user should know although nothing is wrong."""
     return _together((source.name, note) for source in sources for note in source.notes)
+
+
+def unused(sources: Sequence[Source], reading: Reading) -> list[str]:
+    """What readers could not use of the inputs."""
+    return _together((s.name, note) for s, row in zip(sources, reading.inputs, strict=True) for note in row.notes)
 
 
 def _together(said: Iterable[tuple[str, str]]) -> list[str]:

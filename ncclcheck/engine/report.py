@@ -59,6 +59,7 @@ class Report:
     """inputs, the picture of the job, a verdict per rule, findings by cost (worst first), warnings left over, what was
     measured with nccl-tests.
 
+    site: constants that are a site's own, for people; "" where none is.
     step: a training step of the job as it is, or the calls that the log saw; no_step_because: where options describe a
     step and it has no numbers.
     """
@@ -72,3 +73,4 @@ class Report:
     measurements: tuple[Measurement, ...] = ()
     step: StepEstimate | None = None
     no_step_because: str | None = None
+    site: str = ""

@@ -359,7 +359,7 @@ class Estimator:
     ) -> tuple[dict[str, str], bool]:
         """What the numbers rest on, by name, and whether any of it had to be assumed."""
         given = healthy.keys() & actual.keys()
-        inputs, assumed = {}, False
+        inputs, assumed = {"site": self.model.site} if self.model.site else {}, False
         for name, entry in found.inputs.items():
             if given.issuperset(entry.fields) or not _matters(entry.fields[0], pairs):
                 continue

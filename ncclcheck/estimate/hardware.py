@@ -323,19 +323,22 @@ def hardware() -> Hardware:
     return _build(_raw())
 
 
-def hardware_with(constants: Mapping[str, float]) -> Hardware:
+def hardware_with(constants: Mapping[str, float], origin: str = "") -> Hardware:
     """The same table with some numbers replaced, by their path in hardware.toml ("bounce.pair_share.4").
 
-    Raises ValueError for a path that names no number.
+    origin: where they come from, for the sources of their rows. Raises ValueError for a path that names no number.
     """
     raw = dict(_raw())
     for path, value in constants.items():
         constant(path)
         *parents, last = path.split(".")
-        table = raw
+        table, row = raw, raw
         for name in parents:
             table[name] = table = dict(table[name])
+            row = table if "source" in table else row
         table[last] = value
+        if origin and "source" in row:
+            row["source"] = f"{row['source']}; {path} from {origin}"
     return _build(raw)
 
 

@@ -50,10 +50,14 @@ def busbw_factor(collective: str, ranks: int) -> float:
 
 
 class Model:
-    """The model with one table of constants. Answers are kept: rules ask the same again and again."""
+    """The model with one table of constants. Answers are kept: rules ask the same again and again.
 
-    def __init__(self, table: Hardware) -> None:
+    site: what of the table is a site's own, for people; "" where nothing is.
+    """
+
+    def __init__(self, table: Hardware, site: str = "") -> None:
         self.table = table
+        self.site = site
         self.plateau = lru_cache(maxsize=8192)(self._plateau)
 
     def _plateau(self, config: Config) -> Plateau:

@@ -24,6 +24,8 @@ _MEASUREMENTS_SHOWN = 3
 def write_job(page: Page, report: Report, verbose: bool, explain: bool) -> None:
     """Inputs, the job in a line, its communicators, what they are called for, and a table per kind of machine."""
     _write_inputs(page, report.inputs, verbose)
+    if report.site:
+        page.labelled("site", report.site, indent=0)
     job = report.job
     facts = [part for part in _facts(job) if part]
     if not facts:

@@ -35,6 +35,7 @@ def as_document(report: Report) -> dict[str, Any]:
         "version": report.version,
         "inputs": [_input(row) for row in report.inputs],
         "job": asdict(report.job),
+        "site": report.site or None,
         "measurements": [_measurement(one) for one in report.measurements],
         "rules": [
             {"code": rule.code, "name": rule.name, "verdict": rule.verdict, "needs": list(rule.needs)}

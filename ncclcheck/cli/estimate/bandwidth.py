@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ncclcheck.cli.estimate.answer import print_answer
 from ncclcheck.cli.output import prints_unicode, wants_color, write_file
+from ncclcheck.cli.site import chosen_model, with_site
 from ncclcheck.estimate.changes import WITH, WITHOUT
 
 if TYPE_CHECKING:
@@ -66,11 +68,11 @@ def answer_bandwidth(
     from ncclcheck.estimate.bandwidth import bandwidth
     from ncclcheck.estimate.changes import named
     from ncclcheck.estimate.job import parse_message
-    from ncclcheck.estimate.model import shipped_model
     from ncclcheck.report.bandwidth import curves_of, write_bandwidth
 
+    model = chosen_model()
     try:
-        result = bandwidth(_job(**flags), parse_message(size), shipped_model(), named(without, with_))
+        result = bandwidth(_job(**flags), parse_message(size), model, named(without, with_))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if plot is not None:
@@ -80,9 +82,27 @@ def answer_bandwidth(
     to_file = output["output_file"] not in (None, "-")
     color, unicode = wants_color(output["color"], to_file), prints_unicode(to_file)
     print_answer(
-        result.answer, **output, write=lambda page, _, explain: write_bandwidth(page, result, explain, color, unicode)
+        with_site(result.answer, model),
+        **output,
+        write=lambda page, answer, explain: write_bandwidth(
+            page, replace(result, answer=answer), explain, color, unicode
+        ),
     )
     return 0
+
+
+def answer_calibration(
+    flags: dict[str, Any], without: Sequence[str], with_: Sequence[str], tables: Sequence[str], site_file: str
+) -> int:
+    """flags, without, with_: what the tables were measured on, where they do not tell. Raises UsageError."""
+    from ncclcheck.cli.estimate.calibrate import run_calibrate
+    from ncclcheck.estimate.changes import named
+
+    try:
+        job, changes = _job(**flags), named(without, with_)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return run_calibrate(tables, job, changes, site_file)
 
 
 def _job(

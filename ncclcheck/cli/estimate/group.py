@@ -8,24 +8,36 @@ import click
 from click.core import ParameterSource
 
 from ncclcheck.cli.estimate.answer import output_options
-from ncclcheck.cli.estimate.bandwidth import answer_bandwidth, bandwidth_options
+from ncclcheck.cli.estimate.bandwidth import answer_bandwidth, answer_calibration, bandwidth_options
 from ncclcheck.cli.estimate.batch import run_batch
 from ncclcheck.cli.estimate.checkpoint import checkpoint
 from ncclcheck.cli.estimate.inference import inference
 from ncclcheck.cli.estimate.step import step
 from ncclcheck.cli.estimate.sync import sync
-from ncclcheck.estimate.model import shipped_model
+from ncclcheck.cli.site import SITE_FILE, chosen_model, site_option
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @bandwidth_options
 @click.option("--batch", metavar="FILE", help="Answer for every row of a table of jobs instead.")
+@click.option(
+    "--calibrate",
+    multiple=True,
+    metavar="TABLE",
+    help="Fit your site's constants to your own nccl-tests tables instead. Repeatable.",
+)
+@click.option(
+    "--site-file", default=SITE_FILE, show_default=True, metavar="FILE", help="Where --calibrate writes them."
+)
+@site_option
 @output_options
 @click.pass_context
 def estimate(
     context: click.Context,
     /,
     batch: str | None,
+    calibrate: tuple[str, ...],
+    site_file: str,
     size: str,
     without: tuple[str, ...],
     with_: tuple[str, ...],
@@ -48,7 +60,9 @@ def estimate(
             raise click.UsageError(f"options of {subcommand} stand behind its name")
         return None
     if batch is not None:
-        return run_batch(batch, output_format, output_file, shipped_model())
+        return run_batch(batch, output_format, output_file, chosen_model())
+    if calibrate:
+        return answer_calibration(flags, without, with_, calibrate, site_file)
     return answer_bandwidth(
         flags, size, without, with_, plot,
         output_format=output_format, output_file=output_file, color=color, explain_estimate=explain_estimate,

@@ -9,6 +9,7 @@ import click
 from ncclcheck.cli.estimate.answer import output_options, print_answer
 from ncclcheck.cli.estimate.quantities import PARAMS, SIZE, sentences
 from ncclcheck.cli.exits import CLEAN
+from ncclcheck.cli.site import chosen_model, site_option, with_site
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,6 +27,7 @@ from ncclcheck.cli.exits import CLEAN
 @click.option(
     "--gpu-memory", callback=SIZE, metavar="SIZE", help="Memory of one GPU, if not the usual of its class: 40GB."
 )
+@site_option
 @output_options
 def inference(gpu_memory: float | None, **given: Any) -> int:
     """What does serving a model take: memory, time per token, largest batch.
@@ -34,11 +36,11 @@ def inference(gpu_memory: float | None, **given: Any) -> int:
     is so for batches that reach every expert; smaller ones are quicker.
     """
     from ncclcheck.estimate.inference import inference as answer
-    from ncclcheck.estimate.model import shipped_model
     from ncclcheck.estimate.serving import Serving
 
     output = {name: given.pop(name) for name in ("output_format", "output_file", "color", "explain_estimate")}
+    model = chosen_model()
     with sentences():
-        found = answer(Serving(memory_bytes=gpu_memory, **given), shipped_model())
-    print_answer(found, **output)
+        found = answer(Serving(memory_bytes=gpu_memory, **given), model)
+    print_answer(with_site(found, model), **output)
     return CLEAN

@@ -9,6 +9,7 @@ import click
 from ncclcheck.cli.estimate.answer import output_options, print_answer
 from ncclcheck.cli.estimate.quantities import sentences
 from ncclcheck.cli.exits import CLEAN
+from ncclcheck.cli.site import chosen_model, site_option, with_site
 from ncclcheck.cli.step_options import step_fields, step_options
 
 
@@ -24,6 +25,7 @@ from ncclcheck.cli.step_options import step_fields, step_options
 @click.option("--transport", metavar="NAME", help="Between nodes: IB, RoCE, EFA, Slingshot, TCPX, TCPXO or socket.")
 @click.option("--without", multiple=True, metavar="WHAT", help="What if that were gone: gdr,nvls. Repeatable.")
 @click.option("--with", "with_", multiple=True, metavar="WHAT", help="What if that were so: acs. Repeatable.")
+@site_option
 @output_options
 def step(
     params: str,
@@ -49,11 +51,11 @@ def step(
     """
     from ncclcheck.estimate.changes import named
     from ncclcheck.estimate.job import TRANSPORTS, Job, chosen
-    from ncclcheck.estimate.model import shipped_model
     from ncclcheck.estimate.options import EstimateOptions
     from ncclcheck.estimate.planned import planned_step
     from ncclcheck.estimate.quantities import parse_params
 
+    model = chosen_model()
     with sentences():
         job = Job(
             nodes=nodes,
@@ -64,6 +66,6 @@ def step(
             nic_gbit=nic_gbps,
         )
         options = EstimateOptions(params=parse_params(params), dtype=dtype, **step_fields(plan))
-        answer = planned_step(job, options, shipped_model(), named(without, with_))
-    print_answer(answer, output_format, output_file, color, explain_estimate)
+        answer = planned_step(job, options, model, named(without, with_))
+    print_answer(with_site(answer, model), output_format, output_file, color, explain_estimate)
     return CLEAN

@@ -9,6 +9,7 @@ import click
 from ncclcheck.cli.estimate.answer import output_options, print_answer
 from ncclcheck.cli.estimate.quantities import DURATION, PARAMS, SIZE, sentences
 from ncclcheck.cli.exits import CLEAN
+from ncclcheck.cli.site import chosen_model, site_option, with_site
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,6 +28,7 @@ from ncclcheck.cli.exits import CLEAN
 @click.option("--busbw", type=float, metavar="GBPS", help="Measured bus bandwidth in GB/s, instead of the model.")
 @click.option("--overlap", type=float, metavar="SHARE", help="Of the computation, that hides communication: 0.6.")
 @click.option("--compute-time", callback=DURATION, metavar="TIME", help="Computation of a step: 8s.")
+@site_option
 @output_options
 def sync(
     params: float,
@@ -52,9 +54,9 @@ def sync(
     """
     from ncclcheck.estimate.changes import named
     from ncclcheck.estimate.job import TRANSPORTS, Job, chosen
-    from ncclcheck.estimate.model import shipped_model
     from ncclcheck.estimate.sync import Sync, synchronisation
 
+    model = chosen_model()
     with sentences():
         job = Job(
             nodes=nodes,
@@ -65,6 +67,6 @@ def sync(
             nic_gbit=nic_gbps,
         )
         ask = Sync(params, dtype, job, gpus, bucket, busbw, overlap, compute_time)
-        answer = synchronisation(ask, shipped_model(), named(without, with_))
-    print_answer(answer, **output)
+        answer = synchronisation(ask, model, named(without, with_))
+    print_answer(with_site(answer, model), **output)
     return CLEAN
