@@ -62,14 +62,14 @@ class Gpu(NamedTuple):
 class Network(NamedTuple):
     """A kind of network. share: of the sold rate; nics: per node, where the product fixes it; rates in Gb/s.
 
-    tree_gain: do two nodes reach more than the ring's number here.
+    tree_gain_not: generations of GPUs of which two nodes do not reach more than the ring's number here.
     """
 
     share: float
     limit: str
     rates_gbit: tuple[float, ...]
     nics: int | None
-    tree_gain: bool
+    tree_gain_not: tuple[str, ...]
     source: str
 
 
@@ -368,7 +368,7 @@ def _build(raw: Mapping[str, Any]) -> Hardware:
                 row["limit"],
                 tuple(row["rates_gbit"]),
                 row.get("nics"),
-                row.get("tree_gain", True),
+                tuple(row.get("tree_gain_not", ())),
                 row["source"],
             )
             for name, row in raw["networks"].items()

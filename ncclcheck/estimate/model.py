@@ -160,7 +160,8 @@ def _all_reduce(config: Config, table: Hardware, factors: Factors, small: bool) 
 
 
 def _tree_gain(config: Config, table: Hardware) -> bool:
-    return config.network in table.networks and table.networks[config.network].tree_gain
+    network = table.networks.get(config.network)
+    return network is not None and _generation(config, table) not in network.tree_gain_not
 
 
 def _way(algorithm: str, limits: list[Limit], factor: float = 1.0) -> Plateau:
@@ -183,7 +184,7 @@ def _ring(config: Config, table: Hardware, intra: Limit, net: Limit | None) -> P
 
 
 def _generation(config: Config, table: Hardware) -> str:
-    """A GPU's generation by its PCIe: what the protocols' limits go by."""
+    """volta, ampere, hopper or blackwell; of cards without NVLink the one of the same PCIe generation."""
     gpu = gpu_of(config, table)
     if gpu.nvlink is not None and gpu.nvlink.generation in table.ll_gbps:
         return gpu.nvlink.generation
