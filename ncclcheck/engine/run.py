@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ncclcheck.engine.composition import with_next_limits
 from ncclcheck.engine.links import in_stories, link
 from ncclcheck.engine.report import RuleVerdict, Warnings
 from ncclcheck.rules.model import Finding, NotEvaluated, Rule
@@ -44,7 +45,7 @@ def evaluate(facts: Facts, estimator: Estimator, rules: Iterable[Rule]) -> Evalu
         verdict = "fail" if found else "not_evaluated" if needs else "pass"
         verdicts.append(RuleVerdict(rule.code, rule.name, verdict, tuple(dict.fromkeys(needs))))
         findings += found
-    ordered = in_stories(link(findings, rules), urgency)
+    ordered = with_next_limits(in_stories(link(findings, rules), urgency), estimator)
     return Evaluation(tuple(verdicts), tuple(ordered), tuple(crashes))
 
 

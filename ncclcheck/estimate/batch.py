@@ -62,7 +62,7 @@ CONDITIONS: Mapping[str, Mapping[str, Any]] = {
     "ar_not_ready": {"effect": "ar-not-ready"},
     "fec": {"effect": "fec"},
     "mtu": {"effect": "roce-mtu"},
-    "numa": {"effect": "cpu-gdr"},
+    "numa": {"effect": "cpu"},
 }
 """What a condition changes in the configuration."""
 

@@ -33,7 +33,7 @@ class Config:
     crossing_share: part of the traffic between nodes that changes rails and climbs to the spine (0 to 1);
         oversubscription: leaf to spine, 1 is none.
     sharp: in-network reduction is in use (CollNet, NVLS with SHARP).
-    effect: factors of hardware.toml's [effects], names joined by "+"; "" none.
+    effect: factors of hardware.toml's [effects], names joined by "+"; "" none. "cpu" is one of cpu-staged and cpu-gdr.
     nvlinks, pcie_gen, pcie_width: None: as the GPU class has them. channels: None: no limit.
     algorithm, protocol: "" lets the model choose as NCCL does. collective: as nccl-tests names it.
     sharing: so many communicators of this shape, each with other GPUs of the nodes, use the network at the same time.
@@ -86,8 +86,13 @@ class Config:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """The names in `effect`, and the factor of a protocol that is known only as one."""
-        named = tuple(filter(None, self.effect.split("+")))
+        """The names in `effect`, and the factor of a protocol that is known only as one.
+
+        "cpu" (NCCL's threads are far away or short of time) costs by what those threads have to do.
+        """
+        copies = self.network == "socket" or not self.gdr
+        far = "cpu-staged" if copies else "cpu-gdr"
+        named = tuple(far if name == "cpu" else name for name in filter(None, self.effect.split("+")))
         return (*named, "proto-ll128") if self.protocol == "ll128" else named
 
     @property

@@ -148,6 +148,7 @@ class Estimator:
             return None
         inputs, assumed = self._inputs(found, pairs, healthy, actual)
         estimate = self._estimate(pairs, FROM_ASSUMPTIONS if assumed else FROM_LOG, inputs)
+        estimate = replace(estimate, healthy_changes=healthy, actual_changes=actual)
         measured = self.shape.measured
         if measured is None or estimate.slowdown.expected < _FELT or not self._is_measured(pairs, actual):
             return replace(estimate, step=self._step(sides))
@@ -155,7 +156,12 @@ class Estimator:
         modelled = estimate.actual
         inputs["actual by the model"] = f"{two_digits(modelled.expected)} ({_ends(modelled)}) GB/s for this alone"
         estimate = self._estimate([_measured(pair, point, measured.where) for pair in pairs], MEASURED, inputs)
-        return replace(estimate, step=self._step(sides, Reached(measured.collective, point)))
+        return replace(
+            estimate,
+            healthy_changes=healthy,
+            actual_changes=actual,
+            step=self._step(sides, Reached(measured.collective, point)),
+        )
 
     def _is_measured(self, pairs: Sequence[_Pair], actual: Changes) -> bool:
         """Is the measurement one of these configurations? Of a collective of rings it is where a ring is used."""

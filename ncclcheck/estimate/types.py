@@ -34,6 +34,15 @@ def spread(ranges: Sequence[Range]) -> Range:
     return Range(low, min(max(middle, low), high), high)
 
 
+class Mended(NamedTuple):
+    """Bus bandwidth in GB/s once this fault is mended and the others are not, the limit that binds then, and the code
+    of the fault that it comes from."""
+
+    busbw: Range
+    limit: str
+    code: str
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Healthy against actual plateau bus bandwidth of an all_reduce, in GB/s (10^9 bytes per second).
@@ -45,6 +54,8 @@ class Estimate:
     sync_seconds_healthy / _actual: one gradient synchronisation of `sync_bytes` bytes, seconds.
     extra_seconds: actual minus healthy, candidate by candidate.
     step: a training step, or the calls that the log saw; None where neither is known.
+    healthy_changes, actual_changes: what was put on the job, as fields of the model's configuration.
+    after_fix: filled in where other faults hold back what mending this one brings.
     """
 
     healthy: Range
@@ -60,6 +71,9 @@ class Estimate:
     sync_seconds_actual: Range | None = None
     extra_seconds: Range | None = None
     step: StepEstimate | None = None
+    healthy_changes: Mapping[str, object] = field(default_factory=dict)
+    actual_changes: Mapping[str, object] = field(default_factory=dict)
+    after_fix: Mended | None = None
 
 
 class Cost(NamedTuple):

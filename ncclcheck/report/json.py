@@ -11,7 +11,7 @@ from ncclcheck.engine.report import InputSummary, Measurement, Report, Warnings
 from ncclcheck.estimate.money import Loss
 from ncclcheck.estimate.step import StepEstimate
 from ncclcheck.estimate.timing import Timing
-from ncclcheck.estimate.types import Cost, Estimate, Range
+from ncclcheck.estimate.types import Cost, Estimate, Mended, Range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.coverage import statistics
 from ncclcheck.report.escape import json_without_commands
@@ -120,6 +120,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "actual": _range(estimate.actual),
         "slowdown": _range(estimate.slowdown),
         "limit": {"healthy": estimate.limit_healthy, "actual": estimate.limit_actual},
+        "after_fix": None if estimate.after_fix is None else _after_fix(estimate.after_fix),
         "basis": estimate.basis,
         "formula": estimate.formula,
         "inputs": dict(estimate.inputs),
@@ -191,6 +192,11 @@ def _sides(healthy: Range, actual: Range) -> dict[str, Any]:
 def _cost(cost: Cost) -> dict[str, Any]:
     dollars = None if cost.dollars is None else _range(cost.dollars)
     return {"unit": cost.unit, **_range(cost.amount), "dollars": dollars}
+
+
+def _after_fix(mended: Mended) -> dict[str, Any]:
+    """With the other faults still there."""
+    return {"busbw": _range(mended.busbw), "limit": mended.limit, "fault": mended.code}
 
 
 def _range(value: Range) -> dict[str, float | None]:

@@ -28,8 +28,4 @@ def cpu_cost(facts: Facts, estimator: Estimator) -> Numbers:
         )
     if facts.crossing.answer is not Answer.YES:
         return no_number("the input does not tell whether the job sends data between machines")
-    shape = facts.shape()
-    if shape.network != "socket" and shape.gdr is Answer.UNKNOWN:
-        return compared(estimator, {}, {"effect": ("cpu-staged", "cpu-gdr")})
-    direct = shape.network != "socket" and shape.gdr is Answer.YES
-    return compared(estimator, {}, {"effect": "cpu-gdr" if direct else "cpu-staged"})
+    return compared(estimator, {}, {"effect": "cpu"})

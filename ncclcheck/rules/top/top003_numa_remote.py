@@ -188,7 +188,7 @@ def _by_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding]:
         (),
         _lines(matrix, far),
         _FIX_NICS,
-        compared(estimator, change, {**change, "effect": ("cpu-staged", "cpu-gdr")}),
+        compared(estimator, change, {**change, "effect": "cpu"}),
         severity=Severity.INFO if split else Severity.WARNING,
         confidence=Confidence.MEDIUM,
         devices=tuple(far),
