@@ -81,7 +81,8 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -
         page.line(f"limit {estimate.limit_healthy} -> {estimate.limit_actual}; {estimate.basis}", indent=9)
         if (mended := estimate.after_fix) is not None:
             busbw = with_range(mended.busbw)
-            page.line(f"after this fix alone {busbw} GB/s: limited by {mended.limit}, see {mended.code}", indent=9)
+            other = f"the other {mended.code}" if mended.code == finding.code else mended.code
+            page.line(f"after this fix alone {busbw} GB/s: limited by {mended.limit}, see {other}", indent=9)
         if estimate.sync_seconds_healthy is not None and estimate.sync_seconds_actual is not None:
             before, after = with_range(estimate.sync_seconds_healthy), with_range(estimate.sync_seconds_actual)
             page.line(f"gradient sync of {byte_size(estimate.sync_bytes)}: {before} -> {after} s", indent=9)
