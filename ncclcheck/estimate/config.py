@@ -24,6 +24,7 @@ class Config:
     gpu: class name of hardware.toml.
     intra: how GPUs of a node reach each other, by the slowest edge of the ring ("mixed": NVLink pairs joined by PCIe
         or host memory).
+    cpu: a kind of CPU of hardware.toml, which tells of traffic through host memory; "": unknown.
     network: what carries traffic between nodes; "" only with one node.
     nics, nic_gbit: NICs in use per node and the rate of the slowest. gdr: GPUDirect RDMA in use.
     nvls: is in-switch reduction available (it counts only over NVLink, where the GPU class has it).
@@ -43,6 +44,7 @@ class Config:
     gpus_per_node: int
     gpu: str
     intra: str = "nvlink"
+    cpu: str = ""
     network: str = ""
     nics: int = 0
     nic_gbit: float = 0.0

@@ -136,6 +136,14 @@ class Pcie(NamedTuple):
         return self.raw_x16_gbps[gen] * width / 16
 
 
+class Cpu(NamedTuple):
+    """Host memory of a kind of CPU. shm_share: of raw PCIe, by a ring over it; staging: factor without GPUDirect."""
+
+    shm_share: Range
+    staging: Range
+    source: str
+
+
 class Bounce(NamedTuple):
     """Host staging without GPUDirect: share of raw PCIe per GPU and NIC, cap of a node in GB/s."""
 
@@ -272,6 +280,7 @@ class Hardware(NamedTuple):
     racks: Racks
     ll_gbps: Mapping[str, tuple[float, ...]]
     pcie: Pcie
+    cpus: Mapping[str, Cpu]
     bounce: Bounce
     redirect: Redirect
     tcp: Tcp
@@ -390,6 +399,7 @@ def _build(raw: Mapping[str, Any]) -> Hardware:
         racks=Racks(**_fields(raw["racks"])),
         ll_gbps={name: tuple(row) for name, row in raw["protocol_ll"].items() if name != "source"},
         pcie=Pcie(**_fields(raw["pcie"])),
+        cpus={name: Cpu(**_triples(row)) for name, row in raw["cpu"].items()},
         bounce=Bounce(**_fields(raw["bounce"])),
         redirect=Redirect(**_fields(raw["redirect"])),
         tcp=Tcp(**_fields(raw["tcp"])),

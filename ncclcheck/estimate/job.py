@@ -104,6 +104,7 @@ class Job:
     nic_gbit: float | None = None
     intra: str = ""
     pcie_gen: int | None = None
+    cpu: str | None = None
     channels: int | None = None
     algorithm: str = ""
     protocol: str = ""
@@ -172,7 +173,7 @@ def _healthy(config: Config, job: Job, table: Hardware) -> Config:
     """With what the flags settle, and with everything on that hardware and release can do."""
     told: dict[str, Any] = {
         name: value
-        for name in ("intra", "pcie_gen", "channels", "algorithm", "protocol", "collective")
+        for name in ("intra", "pcie_gen", "cpu", "channels", "algorithm", "protocol", "collective")
         if (value := getattr(job, name))
     }
     if config.network == "socket":
@@ -237,6 +238,7 @@ def _more_givens(job: Job, configs: Sequence[Config], table: Hardware) -> Iterat
         ("protocol", "--proto", job.protocol),
         ("channels", "--channels", job.channels),
         ("PCIe generation", "--pcie-gen", job.pcie_gen),
+        ("CPU", "--cpu", job.cpu),
     ):
         if value:
             yield Given(name, str(value), flag)

@@ -12,7 +12,7 @@ from math import inf
 from typing import NamedTuple
 
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.hardware import Gpu, Hardware
+from ncclcheck.estimate.hardware import Cpu, Gpu, Hardware
 from ncclcheck.estimate.types import Range
 
 ALL = Range(1.0, 1.0, 1.0)
@@ -70,6 +70,14 @@ def gpu_of(config: Config, table: Hardware) -> Gpu:
         raise NotModelledError(f"no constants for the GPU {config.gpu!r}") from None
 
 
+def cpu_of(config: Config, table: Hardware) -> Cpu:
+    try:
+        return table.cpus[config.cpu]
+    except KeyError:
+        known = ", ".join(table.cpus)
+        raise NotModelledError(f"no constants for the CPU {config.cpu!r}; known: {known}") from None
+
+
 def slot_gbps(config: Config, table: Hardware) -> tuple[int, float]:
     """PCIe generation and raw rate (GB/s, one direction) of a GPU's slot."""
     gpu = gpu_of(config, table)
@@ -97,6 +105,9 @@ def inside_node(config: Config, table: Hardware) -> Limit:
     if path == "pcie-switch" and config.redirect == "acs":
         path = "pcie-cpu"
     gen, raw = slot_gbps(config, table)
+    if path == "shm" and config.cpu:
+        known = cpu_of(config, table).shm_share
+        return Limit("shm", known.scale(raw), f"{raw:.3g} x {known.expected:g}")
     name, share = {
         "pcie-switch": ("pcie switch", table.pcie.ring_switch),
         "pcie-cpu": ("pcie via cpu", table.pcie.ring_cpu),
@@ -161,10 +172,11 @@ def _staged(config: Config, table: Hardware, nics_gbps: float, used: int) -> lis
         return [known_limit(table, "bounce c2c", nics_gbps * share, f"{nics_gbps:.3g} x {share:g}")]
     gen, raw = slot_gbps(config, table)
     pairs, share = min(used, config.gpus_per_node), bounce.pair_share[gen]
-    return [
+    limits = [
         known_limit(table, "bounce", pairs * raw * share, f"{pairs} x {raw:.3g} x {share:g}"),
         known_limit(table, "bounce node", bounce.node_gbps),
     ]
+    return [limit.left(cpu_of(config, table).staging) for limit in limits] if config.cpu else limits
 
 
 def _through_the_gpu(config: Config, table: Hardware) -> list[Limit]:

@@ -54,6 +54,9 @@ def _inside(config: Config, gpu: Gpu, table: Hardware) -> Iterator[Given]:
     else:
         gen, width = config.pcie_gen or gpu.pcie_gen, config.pcie_width or gpu.pcie_width
         yield _given(f"PCIe {gen} x{width}", f"{table.pcie.raw_gbps(gen, width):g} GB/s", table.pcie.source)
+        if config.cpu and config.intra == "shm":
+            cpu = table.cpus[config.cpu]
+            yield _given(f"host memory of {config.cpu}", f"{cpu.shm_share.expected:g} of it", cpu.source)
 
 
 def _between(config: Config, gpu: Gpu, table: Hardware) -> Iterator[Given]:

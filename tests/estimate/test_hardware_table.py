@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,18 @@ def test_every_table_has_a_source() -> None:
         if name in RAW["sources"] or "source" in table:
             continue
         assert all(row["source"] for row in table.values()), name
+
+
+def test_every_source_has_a_year() -> None:
+    told = [*RAW["sources"].values()]
+    tables: list[Any] = [RAW]
+    while tables:
+        for value in tables.pop().values():
+            if isinstance(value, dict):
+                tables.append(value)
+                told += [value["source"]] if "source" in value else []
+    assert len(told) > 50
+    assert [source for source in told if not re.search(r"\b(19|20)\d\d\b", source)] == []
 
 
 def test_every_limit_has_a_range_around_one() -> None:

@@ -200,3 +200,16 @@ def test_no_number_is_better_than_a_wrong_one(config: Config) -> None:
 def test_nonsense_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         replace(H100_PAIR, **change)  # type: ignore[arg-type]
+
+
+def test_a_known_cpu_tells_of_traffic_through_host_memory() -> None:
+    cards = Config(1, 4, "A40", "shm")
+    any_cpu, rome, recent = (plateau(replace(cards, cpu=cpu)).busbw for cpu in ("", "rome", "recent"))
+    assert rome.expected < any_cpu.expected < recent.expected
+    assert rome.high / rome.low < any_cpu.high / any_cpu.low / 2
+    staged = Config(2, 1, "A100 PCIe", network="ib", nics=1, nic_gbit=200, gdr=False)
+    far = plateau(replace(staged, cpu="rome-nps1")).busbw.expected
+    assert far == pytest.approx(plateau(staged).busbw.expected / 8)
+    assert plateau(replace(staged, gdr=True, cpu="rome-nps1")) == plateau(replace(staged, gdr=True))
+    with pytest.raises(NotModelledError, match="rome-nps1"):
+        plateau(replace(cards, cpu="abacus"))

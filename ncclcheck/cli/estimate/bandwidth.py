@@ -46,6 +46,10 @@ def bandwidth_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--intra", metavar="PATH", help="GPU to GPU in a node: nvlink, pcie-switch, pcie-cpu or shm (host memory)."
         ),
         click.option("--pcie-gen", type=click.IntRange(3, 6), metavar="N", help="PCIe generation of the GPUs' slots."),
+        click.option(
+            "--cpu", metavar="KIND",
+            help="CPU, for traffic through host memory: recent, rome, rome-two-sockets or rome-nps1.",
+        ),
         click.option("--nccl", metavar="X.Y.Z", help="NCCL release; NVLS needs 2.17."),
         click.option(
             "--without", multiple=True, metavar="WHAT",
@@ -118,6 +122,7 @@ def _job(
     channels: int | None,
     intra: str | None,
     pcie_gen: int | None,
+    cpu: str | None,
     nccl: str | None,
 ) -> Job:
     """Raises ValueError with a sentence."""
@@ -135,6 +140,7 @@ def _job(
         nic_gbit=nic_gbps,
         intra=known.chosen("--intra", intra, known.PATHS),
         pcie_gen=pcie_gen,
+        cpu=cpu,
         channels=channels,
         algorithm=known.chosen("--algo", algo, known.ALGORITHMS),
         protocol=known.chosen("--proto", proto, known.PROTOCOLS),
