@@ -18,11 +18,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 
-from ncclcheck.estimate.batch import read_row
 from ncclcheck.estimate.fitting import Point, error_of, fit
 from ncclcheck.estimate.hardware import hardware, hardware_with
 from ncclcheck.estimate.limits import slot_gbps
 from ncclcheck.estimate.model import Model, shipped_model
+from ncclcheck.estimate.questions.batch import read_row
 
 README = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- busbw -->\n", "<!-- end of busbw -->\n"

@@ -10,11 +10,11 @@ import pytest
 from perf_samples import Run
 
 from ncclcheck.cli.main import run
-from ncclcheck.estimate.calibration import calibrate, point_of
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.hardware import constant
-from ncclcheck.estimate.job import Job
 from ncclcheck.estimate.model import shipped_model
+from ncclcheck.estimate.questions.calibration import calibrate, point_of
+from ncclcheck.estimate.questions.job import Job
 from ncclcheck.estimate.site import BOUNDS, read_site, site_text
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.measured import Measured

@@ -16,22 +16,22 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ncclcheck.estimate.checkpoint import checkpoint  # noqa: E402
 from ncclcheck.estimate.config import Config  # noqa: E402
 from ncclcheck.estimate.figures import Answer  # noqa: E402
 from ncclcheck.estimate.hardware import hardware  # noqa: E402
-from ncclcheck.estimate.inference import inference  # noqa: E402
-from ncclcheck.estimate.job import Job  # noqa: E402
 from ncclcheck.estimate.model import busbw_factor, shipped_model  # noqa: E402
-from ncclcheck.estimate.saving import Saving, rework_seconds, shares, young  # noqa: E402
-from ncclcheck.estimate.serving import (  # noqa: E402
+from ncclcheck.estimate.questions.checkpoint import checkpoint  # noqa: E402
+from ncclcheck.estimate.questions.inference import inference  # noqa: E402
+from ncclcheck.estimate.questions.job import Job  # noqa: E402
+from ncclcheck.estimate.questions.serving import (  # noqa: E402
     Serving,
     critical_batch,
     host_link_gbps,
     memory_left,
     offload_tax,
 )
-from ncclcheck.estimate.sync import Sync, exposed, synchronisation  # noqa: E402
+from ncclcheck.estimate.questions.sync import Sync, exposed, synchronisation  # noqa: E402
+from ncclcheck.estimate.questions.young_daly import Saving, rework_seconds, shares, young  # noqa: E402
 from ncclcheck.estimate.types import Range  # noqa: E402
 
 PAGE = ROOT / "docs" / "claims.md"

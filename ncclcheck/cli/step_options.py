@@ -32,8 +32,8 @@ def step_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def step_fields(given: dict[str, str | None]) -> dict[str, Any]:
     """Fields of EstimateOptions, of the options that were given. Raises ValueError with a sentence for the user."""
-    from ncclcheck.estimate.plan import parse_plan
     from ncclcheck.estimate.quantities import parse_duration, parse_params, parse_price
+    from ncclcheck.estimate.training.parallelism import parse_plan
 
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
         "parallel": ("plan", parse_plan),

@@ -15,9 +15,9 @@ from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor, shipped_model
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
 from ncclcheck.estimate.quantities import parse_params, size_text
-from ncclcheck.estimate.step import Reached, StepEstimate, of_configs
+from ncclcheck.estimate.training.step import Reached, StepEstimate, of_configs
+from ncclcheck.estimate.training.workload import Workload, of_plan
 from ncclcheck.estimate.types import Cost, Estimate, Range, spread
-from ncclcheck.estimate.workload import Workload, of_plan
 from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.shape import JobShape
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
-from ncclcheck.estimate.plan import MOST_RANKS, Plan
 from ncclcheck.estimate.quantities import LONGEST_SECONDS
+from ncclcheck.estimate.training.parallelism import MOST_RANKS, Plan
 
 DEFAULT_SYNC_BYTES = 10**9
 DTYPE_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}  # tf32 is a way to compute; it is stored as fp32

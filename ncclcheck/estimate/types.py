@@ -8,7 +8,7 @@ from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ncclcheck.estimate.step import StepEstimate
+    from ncclcheck.estimate.training.step import StepEstimate
 
 
 class Range(NamedTuple):

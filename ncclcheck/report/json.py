@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ncclcheck.engine.report import InputSummary, Measurement, Report, Warnings
-from ncclcheck.estimate.money import Loss
-from ncclcheck.estimate.step import StepEstimate
-from ncclcheck.estimate.timing import Timing
+from ncclcheck.estimate.training.money import Loss
+from ncclcheck.estimate.training.step import StepEstimate
+from ncclcheck.estimate.training.step_time import Timing
 from ncclcheck.estimate.types import Cost, Estimate, Mended, Range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.coverage import statistics

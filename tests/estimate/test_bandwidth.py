@@ -10,12 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncclcheck.estimate.bandwidth import SIZES, Bandwidth, Point, bandwidth
-from ncclcheck.estimate.changes import WITH, WITHOUT, named
 from ncclcheck.estimate.config import NotModelledError
 from ncclcheck.estimate.hardware import hardware
-from ncclcheck.estimate.job import COLLECTIVES, Job, chosen, message_text, parse_message, parse_release, set_up
 from ncclcheck.estimate.model import shipped_model
+from ncclcheck.estimate.questions.bandwidth import SIZES, Bandwidth, Point, bandwidth
+from ncclcheck.estimate.questions.changes import WITH, WITHOUT, named
+from ncclcheck.estimate.questions.job import (
+    COLLECTIVES,
+    Job,
+    chosen,
+    message_text,
+    parse_message,
+    parse_release,
+    set_up,
+)
 from ncclcheck.estimate.types import Range
 
 MODEL = shipped_model()

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ncclcheck.estimate.batch import CONDITIONS, answer, read_row
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.model import shipped_model
+from ncclcheck.estimate.questions.batch import CONDITIONS, answer, read_row
 
 TWO_NODES = {
     "id": "a", "collective": "all_reduce", "nodes": "2", "gpus_per_node": "8", "gpu_model": "H100",

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncclcheck.estimate.checkpoint import checkpoint
 from ncclcheck.estimate.figures import Answer
 from ncclcheck.estimate.hardware import hardware
-from ncclcheck.estimate.saving import Saving, daly, rework_seconds, shares, young
+from ncclcheck.estimate.questions.checkpoint import checkpoint
+from ncclcheck.estimate.questions.young_daly import Saving, daly, rework_seconds, shares, young
 from ncclcheck.estimate.types import Range
 
 TABLE = hardware()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ncclcheck.estimate.figures import Answer
 from ncclcheck.estimate.hardware import hardware
-from ncclcheck.estimate.inference import inference
 from ncclcheck.estimate.model import Model, shipped_model
-from ncclcheck.estimate.serving import Serving, critical_batch, memory_left, offload_tax
+from ncclcheck.estimate.questions.inference import inference
+from ncclcheck.estimate.questions.serving import Serving, critical_batch, memory_left, offload_tax
 from ncclcheck.estimate.types import Range
 
 TABLE = hardware()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncclcheck.estimate.money import loss
+from ncclcheck.estimate.training.money import loss
 from ncclcheck.estimate.types import Range
 
 

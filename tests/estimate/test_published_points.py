@@ -8,8 +8,8 @@ from statistics import median
 
 import pytest
 
-from ncclcheck.estimate.batch import answer
 from ncclcheck.estimate.model import shipped_model
+from ncclcheck.estimate.questions.batch import answer
 
 TABLE = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "busbw-measured.tsv"
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from ncclcheck.estimate.estimator import EstimateOptions, Estimator
-from ncclcheck.estimate.step import StepEstimate
+from ncclcheck.estimate.training.step import StepEstimate
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.shape import JobShape
 

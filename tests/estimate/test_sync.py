@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncclcheck.estimate.bandwidth import bandwidth
-from ncclcheck.estimate.changes import named
 from ncclcheck.estimate.figures import Answer
-from ncclcheck.estimate.job import Job
 from ncclcheck.estimate.model import shipped_model
-from ncclcheck.estimate.sync import Sync, synchronisation
+from ncclcheck.estimate.questions.bandwidth import bandwidth
+from ncclcheck.estimate.questions.changes import named
+from ncclcheck.estimate.questions.job import Job
+from ncclcheck.estimate.questions.sync import Sync, synchronisation
 from ncclcheck.estimate.types import Range
 
 MODEL = shipped_model()

@@ -7,21 +7,21 @@ from typing import Any
 import pint
 import pytest
 
-from ncclcheck.estimate.bandwidth import bandwidth
-from ncclcheck.estimate.changes import WITH
-from ncclcheck.estimate.checkpoint import checkpoint
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.estimator import EstimateOptions, Estimator
 from ncclcheck.estimate.figures import Answer
 from ncclcheck.estimate.hardware import hardware
-from ncclcheck.estimate.inference import inference
-from ncclcheck.estimate.job import Job, parse_message
 from ncclcheck.estimate.limits import Factors, inside_node, out_of_node
 from ncclcheck.estimate.model import busbw_factor, shipped_model
-from ncclcheck.estimate.money import loss
 from ncclcheck.estimate.quantities import parse_duration, parse_params, parse_size
-from ncclcheck.estimate.saving import Saving
-from ncclcheck.estimate.serving import Serving, host_link_gbps
+from ncclcheck.estimate.questions.bandwidth import bandwidth
+from ncclcheck.estimate.questions.changes import WITH
+from ncclcheck.estimate.questions.checkpoint import checkpoint
+from ncclcheck.estimate.questions.inference import inference
+from ncclcheck.estimate.questions.job import Job, parse_message
+from ncclcheck.estimate.questions.serving import Serving, host_link_gbps
+from ncclcheck.estimate.questions.young_daly import Saving
+from ncclcheck.estimate.training.money import loss
 from ncclcheck.estimate.types import Range
 from ncclcheck.facts.shape import JobShape
 

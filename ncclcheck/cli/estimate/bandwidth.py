@@ -11,10 +11,10 @@ import click
 from ncclcheck.cli.estimate.answer import print_answer
 from ncclcheck.cli.output import prints_unicode, wants_color, write_file
 from ncclcheck.cli.site import chosen_model, with_site
-from ncclcheck.estimate.changes import WITH, WITHOUT
+from ncclcheck.estimate.questions.changes import WITH, WITHOUT
 
 if TYPE_CHECKING:
-    from ncclcheck.estimate.job import Job
+    from ncclcheck.estimate.questions.job import Job
 
 _MOST = 1_000_000
 _DEFAULT_BYTES = "8G"
@@ -69,9 +69,9 @@ def answer_bandwidth(
     flags: dict[str, Any], size: str, without: Sequence[str], with_: Sequence[str], plot: str | None, **output: Any
 ) -> int:
     """flags: those of the job, by name. output: arguments of `print_answer`. Raises UsageError."""
-    from ncclcheck.estimate.bandwidth import bandwidth
-    from ncclcheck.estimate.changes import named
-    from ncclcheck.estimate.job import parse_message
+    from ncclcheck.estimate.questions.bandwidth import bandwidth
+    from ncclcheck.estimate.questions.changes import named
+    from ncclcheck.estimate.questions.job import parse_message
     from ncclcheck.report.bandwidth import curves_of, write_bandwidth
 
     model = chosen_model()
@@ -100,7 +100,7 @@ def answer_calibration(
 ) -> int:
     """flags, without, with_: what the tables were measured on, where they do not tell. Raises UsageError."""
     from ncclcheck.cli.estimate.calibrate import run_calibrate
-    from ncclcheck.estimate.changes import named
+    from ncclcheck.estimate.questions.changes import named
 
     try:
         job, changes = _job(**flags), named(without, with_)
@@ -126,7 +126,7 @@ def _job(
     nccl: str | None,
 ) -> Job:
     """Raises ValueError with a sentence."""
-    from ncclcheck.estimate import job as known
+    from ncclcheck.estimate.questions import job as known
 
     if gpu == "local":
         gpu, count = _this_machine()

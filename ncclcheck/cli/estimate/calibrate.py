@@ -14,15 +14,15 @@ from ncclcheck.cli.site import load_site
 from ncclcheck.report.escape import clean
 
 if TYPE_CHECKING:
-    from ncclcheck.estimate.calibration import Calibration
-    from ncclcheck.estimate.changes import Change
     from ncclcheck.estimate.fitting import Point
-    from ncclcheck.estimate.job import Job
+    from ncclcheck.estimate.questions.calibration import Calibration
+    from ncclcheck.estimate.questions.changes import Change
+    from ncclcheck.estimate.questions.job import Job
 
 
 def run_calibrate(paths: Sequence[str], told: Job, changes: Sequence[Change], site_file: str) -> int:
     """paths: tables, each with the log around it. told, changes: what flags say of all of them."""
-    from ncclcheck.estimate.calibration import calibrate
+    from ncclcheck.estimate.questions.calibration import calibrate
     from ncclcheck.estimate.site import site_text
 
     known = _known(site_file)
@@ -42,9 +42,9 @@ def run_calibrate(paths: Sequence[str], told: Job, changes: Sequence[Change], si
 
 
 def _report(found: Calibration, site_file: str, median: str) -> list[str]:
-    from ncclcheck.estimate.calibration import config_text
     from ncclcheck.estimate.hardware import constant, hardware_with
     from ncclcheck.estimate.model import Model, shipped_model
+    from ncclcheck.estimate.questions.calibration import config_text
 
     site = Model(hardware_with(found.constants))
     lines = [f"{site_file}: {median}"]
@@ -62,7 +62,7 @@ def _report(found: Calibration, site_file: str, median: str) -> list[str]:
 def _points(path: str, told: Job, changes: Sequence[Change]) -> list[Point]:
     """The plateaus of one argument whose configuration is known; for the others stderr says why not."""
     from ncclcheck.cli.pipeline import unused
-    from ncclcheck.estimate.calibration import point_of
+    from ncclcheck.estimate.questions.calibration import point_of
     from ncclcheck.facts.facts import Facts
     from ncclcheck.inputs.expand import expand
     from ncclcheck.readers.read import read_sources

@@ -49,10 +49,10 @@ def checkpoint(
 
     Times take us, ms, s, m, h and d. Whatever the given options allow is answered.
     """
-    from ncclcheck.estimate.checkpoint import checkpoint as answer
     from ncclcheck.estimate.hardware import hardware
     from ncclcheck.estimate.quantities import parse_duration
-    from ncclcheck.estimate.saving import Saving
+    from ncclcheck.estimate.questions.checkpoint import checkpoint as answer
+    from ncclcheck.estimate.questions.young_daly import Saving
 
     output = {name: given.pop(name) for name in ("output_format", "output_file", "color", "explain_estimate")}
     with sentences():

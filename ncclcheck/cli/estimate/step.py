@@ -49,11 +49,11 @@ def step(
     Communication by collective, exposed share, scaling efficiency, tokens per second; with --without or --with before
     and after, and the GPU-hours and dollars that are lost a day. A --step-time is that of the job with the changes.
     """
-    from ncclcheck.estimate.changes import named
-    from ncclcheck.estimate.job import TRANSPORTS, Job, chosen
     from ncclcheck.estimate.options import EstimateOptions
-    from ncclcheck.estimate.planned import planned_step
     from ncclcheck.estimate.quantities import parse_params
+    from ncclcheck.estimate.questions.changes import named
+    from ncclcheck.estimate.questions.job import TRANSPORTS, Job, chosen
+    from ncclcheck.estimate.questions.step import planned_step
 
     model = chosen_model()
     with sentences():

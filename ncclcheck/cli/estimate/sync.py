@@ -52,9 +52,9 @@ def sync(
 
     Data parallelism with one all_reduce of all gradients. What is not told of the job widens the range.
     """
-    from ncclcheck.estimate.changes import named
-    from ncclcheck.estimate.job import TRANSPORTS, Job, chosen
-    from ncclcheck.estimate.sync import Sync, synchronisation
+    from ncclcheck.estimate.questions.changes import named
+    from ncclcheck.estimate.questions.job import TRANSPORTS, Job, chosen
+    from ncclcheck.estimate.questions.sync import Sync, synchronisation
 
     model = chosen_model()
     with sentences():

@@ -7,12 +7,12 @@ from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
-from ncclcheck.estimate.changes import Change, apply
 from ncclcheck.estimate.config import COLLECTIVES, Config
 from ncclcheck.estimate.fitting import Point, error_of, fit, touched_by
 from ncclcheck.estimate.hardware import constant, hardware_with
-from ncclcheck.estimate.job import Job, set_up
 from ncclcheck.estimate.model import Model, shipped_model
+from ncclcheck.estimate.questions.changes import Change, apply
+from ncclcheck.estimate.questions.job import Job, set_up
 from ncclcheck.estimate.site import BOUNDS
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.measured import Measured

@@ -18,7 +18,7 @@ from ncclcheck.estimate.figures import ASSUMED, TABLE, Given
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import parse_size, size_text
-from ncclcheck.estimate.racks import in_racks
+from ncclcheck.estimate.questions.racks import in_racks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.shape import JobShape
 

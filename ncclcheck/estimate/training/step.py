@@ -11,12 +11,12 @@ from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.figures import ASSUMED, Given
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, busbw_factor
-from ncclcheck.estimate.money import Loss, loss
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import size_text
-from ncclcheck.estimate.timing import Calls, Load, Timed, Timing, timing_of
+from ncclcheck.estimate.training.money import Loss, loss
+from ncclcheck.estimate.training.step_time import Calls, Load, Timed, Timing, timing_of
+from ncclcheck.estimate.training.workload import Collective, Workload
 from ncclcheck.estimate.types import Range, spread
-from ncclcheck.estimate.workload import Collective, Workload
 
 RINGS = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}  # each carried by one ring
 

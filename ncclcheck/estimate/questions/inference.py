@@ -14,7 +14,7 @@ from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.limits import rate_text
 from ncclcheck.estimate.model import Model, busbw_factor
 from ncclcheck.estimate.quantities import count_text, duration_text, percent_text, size_text
-from ncclcheck.estimate.serving import (
+from ncclcheck.estimate.questions.serving import (
     STORED_BYTES,
     Serving,
     critical_batch,
@@ -24,7 +24,7 @@ from ncclcheck.estimate.serving import (
     offload_tax,
     the_gpu,
 )
-from ncclcheck.estimate.sheet import Sheet, over
+from ncclcheck.estimate.questions.sheet import Sheet, over
 from ncclcheck.estimate.types import Range
 
 SMALL_MESSAGE = 65536  # bytes, up to which an all_reduce takes its latency alone

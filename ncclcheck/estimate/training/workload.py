@@ -19,8 +19,8 @@ from math import ceil, sqrt
 from ncclcheck.estimate.figures import ASSUMED, Given
 from ncclcheck.estimate.hardware import Training
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
-from ncclcheck.estimate.plan import Place, Plan
 from ncclcheck.estimate.quantities import size_text
+from ncclcheck.estimate.training.parallelism import Place, Plan
 from ncclcheck.facts.picture import CommunicatorKind, JobPicture, OperationKind
 
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import NamedTuple
 
-from ncclcheck.estimate.bandwidth import bandwidth
-from ncclcheck.estimate.changes import Change
 from ncclcheck.estimate.figures import Answer, exactly
-from ncclcheck.estimate.job import Job
 from ncclcheck.estimate.limits import rate_text
 from ncclcheck.estimate.model import Model, busbw_factor
 from ncclcheck.estimate.options import DTYPE_BYTES
 from ncclcheck.estimate.quantities import LONGEST_SECONDS, between, count_text, duration_text, size_text
-from ncclcheck.estimate.sheet import Sheet, over
+from ncclcheck.estimate.questions.bandwidth import bandwidth
+from ncclcheck.estimate.questions.changes import Change
+from ncclcheck.estimate.questions.job import Job
+from ncclcheck.estimate.questions.sheet import Sheet, over
 from ncclcheck.estimate.types import Range
 
 LEAST_OVERLAP = 0.01  # below, no length of a step hides anything worth a number

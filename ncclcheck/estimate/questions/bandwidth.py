@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass, replace
 from math import log
 from typing import Any, NamedTuple
 
-from ncclcheck.estimate.changes import WITH, Change, apply
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.figures import Answer, Figure, Given
 from ncclcheck.estimate.hardware import Hardware
-from ncclcheck.estimate.job import RACK_LIMIT, Job, Setup, message_text, set_up
 from ncclcheck.estimate.limits import rate_text
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor
 from ncclcheck.estimate.quantities import size_text
+from ncclcheck.estimate.questions.changes import WITH, Change, apply
+from ncclcheck.estimate.questions.job import RACK_LIMIT, Job, Setup, message_text, set_up
 from ncclcheck.estimate.sources import constants
 from ncclcheck.estimate.types import Range, spread
 

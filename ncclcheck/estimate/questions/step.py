@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ncclcheck.estimate.changes import Change, apply
 from ncclcheck.estimate.config import NotModelledError
 from ncclcheck.estimate.figures import Answer, Figure
-from ncclcheck.estimate.job import Job, set_up
 from ncclcheck.estimate.model import Model
 from ncclcheck.estimate.options import EstimateOptions
-from ncclcheck.estimate.step import StepEstimate, of_configs
+from ncclcheck.estimate.questions.changes import Change, apply
+from ncclcheck.estimate.questions.job import Job, set_up
+from ncclcheck.estimate.training.step import StepEstimate, of_configs
+from ncclcheck.estimate.training.workload import of_plan
 from ncclcheck.estimate.types import Range
-from ncclcheck.estimate.workload import of_plan
 
 
 def planned_step(job: Job, options: EstimateOptions, model: Model, changes: Sequence[Change] = ()) -> Answer:

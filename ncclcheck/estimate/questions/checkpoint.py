@@ -7,8 +7,8 @@ from math import exp
 from ncclcheck.estimate.figures import Answer, exactly
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.quantities import count_text, duration_text, size_text
-from ncclcheck.estimate.saving import Saving, daly, rework_seconds, shares, work_kept, young
-from ncclcheck.estimate.sheet import Sheet, over
+from ncclcheck.estimate.questions.sheet import Sheet, over
+from ncclcheck.estimate.questions.young_daly import Saving, daly, rework_seconds, shares, work_kept, young
 from ncclcheck.estimate.types import Range
 
 STANDSTILL = 0.9  # of the time lost: a job that in effect stands still

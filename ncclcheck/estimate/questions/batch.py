@@ -16,7 +16,7 @@ from typing import Any
 from ncclcheck.estimate.config import COLLECTIVES, Config
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.model import Model, Plateau
-from ncclcheck.estimate.racks import in_racks
+from ncclcheck.estimate.questions.racks import in_racks
 
 NEEDED = ("id", "nodes", "gpus_per_node")
 LARGE_BYTES = 8 << 30
