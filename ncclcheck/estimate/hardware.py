@@ -101,6 +101,7 @@ class Algorithms(NamedTuple):
     tree_two_nodes_few: float
     tree_few_gpus: int
     tree_more_nodes: float
+    tree_small: float
     tree_egress: tuple[float, ...]
     tree_intra: float
     nvlstree: float

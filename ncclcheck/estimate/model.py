@@ -154,7 +154,9 @@ def _all_reduce(config: Config, table: Hardware, factors: Factors, small: bool) 
     if net is not None and gain and (asked == "tree" or (asked == "" and config.nodes == 2)):
         yield _tree(config, table, intra, net)
     elif net is not None and small and asked == "":
-        yield replace(ring, algorithm="tree")
+        left = table.algorithms.tree_small
+        text = f"{left:g} x {ring.formula}"
+        yield replace(ring, algorithm="tree", busbw=ring.busbw.scale(left), formula=text)
     if net is None or asked in ("", "ring", "pat") or not gain:
         yield ring
 
