@@ -75,6 +75,15 @@ def test_trays_of_a_rack_are_one_node() -> None:
     assert (racks.nodes, racks.gpus_per_node, racks.nics, racks.network) == (2, 72, 72, "ib")
 
 
+def test_unknown_nics_widen_the_range() -> None:
+    known, _ = answer(TWO_NODES, shipped_model())
+    assumed, notes = answer({**TWO_NODES, "nics_per_node": "NA", "nic_gbps": ""}, shipped_model())
+    assert notes == ["NICs: taken as 4 or 8 per node at 100 or 200 or 400 Gb/s"]
+    assert assumed.busbw.low < known.busbw.low / 3
+    assert assumed.busbw.high == known.busbw.high
+    assert answer({**TWO_NODES, "transport": "TCP", "nic_gbps": ""}, shipped_model())[1] == []
+
+
 def test_what_is_assumed_is_told() -> None:
     row = read_row({"id": "b", "nodes": "2", "gpus_per_node": "4", "nics_per_node": "4", "nic_gbps": "200"}, hardware())
     assert row.notes == ["GPU not given: taken as H100 SXM", "transport not given: taken as InfiniBand-class"]

@@ -9,7 +9,7 @@ or one or more of the words of `CONDITIONS` with a comma between.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ncclcheck.estimate.config import COLLECTIVES, Config
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.model import Model, Plateau
 from ncclcheck.estimate.questions.racks import in_racks
+from ncclcheck.estimate.types import spread
 
 NEEDED = ("id", "nodes", "gpus_per_node")
 LARGE_BYTES = 8 << 30
@@ -30,7 +31,8 @@ _PATHS = (  # the first that fits
 )
 _NETWORKS = {
     "ib": "ib", "infiniband": "ib", "roce": "roce", "efa": "efa", "slingshot": "slingshot", "tcpx": "tcpx",
-    "tcpxo": "tcpxo", "fastrak": "tcpxo", "tcp": "socket", "socket": "socket", "ipoib": "socket",
+    "tcpxo": "tcpxo", "fastrak": "tcpxo", "cxi": "slingshot", "tcp": "socket", "socket": "socket", "ipoib": "socket",
+    "ethernet": "socket", "ena": "socket", "fastsocket": "socket",
 }  # fmt: skip
 _ALGORITHMS = {"ring": "ring", "tree": "tree", "nvls": "nvls", "nvlstree": "nvls", "collnet": "collnet", "pat": "pat"}
 _COLLECTIVES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather", "send_recv": "sendrecv"}
@@ -69,10 +71,14 @@ CONDITIONS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(slots=True)
 class Row:
-    """A row of the table, understood. notes: what had to be assumed or was not understood."""
+    """A row of the table, understood. unknown: fields of config that it does not tell and the network needs.
+
+    notes: what had to be assumed or was not understood.
+    """
 
     config: Config
     size: int
+    unknown: frozenset[str]
     notes: list[str] = field(default_factory=list)
 
 
@@ -82,7 +88,28 @@ def answer(row: Mapping[str, str], model: Model) -> tuple[Plateau, list[str]]:
     Raises ValueError (NotModelledError among them) with a sentence where there is no number.
     """
     understood = read_row(row, model.table)
-    return model.at(understood.config, understood.size), understood.notes
+    found = [model.at(config, understood.size) for config in _with_nics(understood, model.table)]
+    busbw = spread([one.busbw for one in found])
+    middle = min(found, key=lambda one: abs(one.busbw.expected - busbw.expected))
+    return replace(middle, busbw=busbw), understood.notes
+
+
+def _with_nics(row: Row, table: Hardware) -> list[Config]:
+    """The configuration; where NICs or their rate are not told, one for each that is usual."""
+    config, counts, rates = row.config, [row.config.nics], [row.config.nic_gbit]
+    if config.network not in table.networks or not row.unknown:
+        return [config]
+    network = table.networks[config.network]
+    if "nics" in row.unknown:
+        counts = [network.nics or max(1, round(config.gpus_per_node * share)) for share in table.assumed.nics_per_gpu]
+    if "nic_gbit" in row.unknown:
+        rates = [*network.rates_gbit]
+    row.notes.append(f"NICs: taken as {_either(sorted(set(counts)))} per node at {_either(rates)} Gb/s")
+    return [replace(config, nics=nics, nic_gbit=rate) for nics in dict.fromkeys(counts) for rate in rates]
+
+
+def _either(values: Sequence[float]) -> str:
+    return " or ".join(f"{value:g}" for value in values)
 
 
 def read_row(row: Mapping[str, str], table: Hardware) -> Row:
@@ -107,6 +134,7 @@ def read_row(row: Mapping[str, str], table: Hardware) -> Row:
         nvls=_release(row) is None or (_release(row) or ()) >= _NVLS_SINCE,
         nvlinks=_nvlinks(row, gpu),
         pcie_gen=gpu.pcie_gen if pcie_gen is None else round(pcie_gen),
+        sharp="sharp" in transport,
         algorithm=_ALGORITHMS.get(_text(row, "algo").casefold(), ""),
         collective=_collective(row),
     )
@@ -123,7 +151,9 @@ def read_row(row: Mapping[str, str], table: Hardware) -> Row:
     if config.collective != "all_reduce":
         config = replace(config, algorithm="pat" if config.algorithm == "pat" else "")
     size = _optional(row, "size_bytes")
-    return Row(config, LARGE_BYTES if size is None else max(1, round(size)), notes)
+    cells = {"nics": "nics_per_node", "nic_gbit": "nic_gbps"}
+    unknown = frozenset(name for name, column in cells.items() if not _text(row, column))
+    return Row(config, LARGE_BYTES if size is None else max(1, round(size)), unknown, notes)
 
 
 def _text(row: Mapping[str, str], column: str) -> str:
