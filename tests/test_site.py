@@ -146,6 +146,22 @@ def test_what_is_the_same_everywhere_is_not_fitted() -> None:
 # ------------------------------------------------------------------------------------------------- the command line
 
 
+def test_a_glob_puts_several_tables_behind_one_option(capsys: pytest.CaptureFixture[str]) -> None:
+    tables = [table(PAIRS, f"bench-{number}.txt") for number in range(3)]
+    assert run(["estimate", "--calibrate", *tables, *FLAGS]) == 0
+    shown = capsys.readouterr().out
+    assert "3 of its plateaus" in shown
+    assert all(f"{name}:" in shown for name in tables)
+
+
+def test_ranks_and_gpus_per_node_tell_the_nodes() -> None:
+    told = replace(RAILS, gpus_per_node=8)
+    point = point_of(MEASURED._replace(nodes=None), H100, told)
+    assert (point.config.nodes, point.config.gpus_per_node) == (4, 8)
+    with pytest.raises(ValueError, match="--gpus-per-node"):
+        point_of(MEASURED._replace(nodes=None), H100, RAILS)
+
+
 def test_calibrate_writes_a_file_that_estimates_and_checks_use(capsys: pytest.CaptureFixture[str]) -> None:
     bench = table(PAIRS)
     assert run(["estimate", "--calibrate", bench, *FLAGS]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -17,14 +18,34 @@ from ncclcheck.cli.estimate.sync import sync
 from ncclcheck.cli.site import SITE_FILE, chosen_model, site_option
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+class Estimate(click.Group):
+    """A group one of whose options takes all the files that a shell's glob puts behind it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, each_behind_its_own(args, "--calibrate"))
+
+
+def each_behind_its_own(args: Sequence[str], option: str) -> list[str]:
+    """`--calibrate a b --gpu X` as `--calibrate a --calibrate b --gpu X`."""
+    given: list[str] = []
+    taking = False
+    for at, arg in enumerate(args):
+        if arg.startswith("-"):
+            taking = arg == option or arg.startswith(f"{option}=")
+        elif taking and args[at - 1] != option:
+            given.append(option)
+        given.append(arg)
+    return given
+
+
+@click.group(cls=Estimate, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @bandwidth_options
 @click.option("--batch", metavar="FILE", help="Answer for every row of a table of jobs instead.")
 @click.option(
     "--calibrate",
     multiple=True,
-    metavar="TABLE",
-    help="Fit your site's constants to your own nccl-tests tables instead. Repeatable.",
+    metavar="TABLE...",
+    help="Fit your site's constants to your own nccl-tests tables instead.",
 )
 @click.option(
     "--site-file", default=SITE_FILE, show_default=True, metavar="FILE", help="Where --calibrate writes them."

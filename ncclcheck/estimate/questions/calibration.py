@@ -81,9 +81,11 @@ def point_of(measured: Measured, shape: JobShape, told: Job, changes: Sequence[C
 
 def _job(measured: Measured, shape: JobShape, told: Job) -> Job:
     """Flags first, then the table, then the log."""
-    nodes = told.nodes or measured.nodes
-    if nodes is None or measured.ranks is None or measured.ranks % nodes:
-        raise ValueError("it does not tell how many ranks on how many nodes: give --nodes")
+    nodes, ranks, per_node = told.nodes or measured.nodes, measured.ranks, told.gpus_per_node
+    if nodes is None and ranks is not None and per_node and ranks % per_node == 0:
+        nodes = ranks // per_node
+    if nodes is None or ranks is None or ranks % nodes:
+        raise ValueError("it does not tell how many ranks on how many nodes: give --nodes or --gpus-per-node")
     here = shape if shape.nranks == measured.ranks else JobShape()
     names = here.gpu_names or shape.gpu_names
     if told.gpu is None and len(names) != 1:
@@ -95,7 +97,7 @@ def _job(measured: Measured, shape: JobShape, told: Job) -> Job:
     return replace(
         told,
         nodes=nodes,
-        gpus_per_node=measured.ranks // nodes,
+        gpus_per_node=ranks // nodes,
         gpu=told.gpu or names[0],
         network=told.network or network,
         nics=told.nics or (here.nics_per_node if nodes > 1 else None),
