@@ -32,7 +32,7 @@ from ncclcheck.estimate.questions.serving import (  # noqa: E402
 )
 from ncclcheck.estimate.questions.sync import Sync, exposed, synchronisation  # noqa: E402
 from ncclcheck.estimate.questions.young_daly import Saving, rework_seconds, shares, young  # noqa: E402
-from ncclcheck.estimate.types import Range  # noqa: E402
+from ncclcheck.estimate.ranges import Range  # noqa: E402
 
 PAGE = ROOT / "docs" / "claims.md"
 CLAIMS = ROOT / "tools" / "claims.toml"

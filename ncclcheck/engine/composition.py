@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ncclcheck.engine.links import parents_of
-from ncclcheck.estimate.types import Estimate, Mended
+from ncclcheck.estimate.estimates import Estimate, Mended
 from ncclcheck.rules.model import Finding
 
 if TYPE_CHECKING:

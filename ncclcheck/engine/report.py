@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ncclcheck.estimate.estimator import Expected
+from ncclcheck.estimate.estimates import Expected
 from ncclcheck.estimate.training.step import StepEstimate
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.measured import Measured

@@ -11,17 +11,18 @@ from typing import Any
 
 from ncclcheck.estimate.candidates import Candidates, candidates
 from ncclcheck.estimate.config import COLLECTIVES, Config, NotModelledError
+from ncclcheck.estimate.estimates import Cost, Estimate, Expected
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor, shipped_model
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
 from ncclcheck.estimate.quantities import parse_params, size_text
+from ncclcheck.estimate.ranges import Range, exactly, spread
 from ncclcheck.estimate.training.step import Reached, StepEstimate, of_configs
 from ncclcheck.estimate.training.workload import Workload, of_plan
-from ncclcheck.estimate.types import Cost, Estimate, Range, spread
 from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.shape import JobShape
 
-__all__ = ["DTYPE_BYTES", "EstimateOptions", "Estimator", "Expected", "parse_params", "two_digits"]
+__all__ = ["DTYPE_BYTES", "EstimateOptions", "Estimator", "parse_params", "two_digits"]
 
 MEASURED = "measured"
 FROM_LOG = "modelled from log"
@@ -50,17 +51,6 @@ NETWORK_FIELDS = frozenset(
 _FELT = 1.01
 
 Changes = Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What the job should reach: busbw in GB/s, its limit, and how the number came about."""
-
-    busbw: Range
-    limit: str
-    basis: str
-    formula: str
-    inputs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +171,7 @@ class Estimator:
         found, modelled, sides = self._pairs(changes, changes)
         if not modelled:
             return None
-        point = Range(measured_gbps, measured_gbps, measured_gbps)
+        point = exactly(measured_gbps)
         row = Plateau(point, MEASURED, "", f"measured {two_digits(measured_gbps)}")
         pairs = [replace(pair, actual=row) for pair in modelled]
         inputs, _ = self._inputs(found, pairs, changes, changes)
@@ -248,7 +238,7 @@ class Estimator:
 
     def stood(self, seconds: float) -> Cost:
         """GPU-hours of a job that stood still for a known time; per GPU where the job's size is unknown."""
-        hours, ranks = Range(seconds / 3600, seconds / 3600, seconds / 3600), self._ranks()
+        hours, ranks = exactly(seconds / 3600), self._ranks()
         if ranks is None:
             return self._priced("GPU-hours per GPU until the watchdog fired", hours)
         return self._priced("GPU-hours until the watchdog fired", hours.scale(ranks))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
-FLAG = "flag"
 TABLE = "hardware table"
 ASSUMED = "assumed"
 
@@ -15,7 +14,7 @@ ASSUMED = "assumed"
 class Given(NamedTuple):
     """An input as it entered: its name, its value with the unit, and where it came from.
 
-    origin: a flag ("--nodes"), FLAG, TABLE, ASSUMED, or "path:line" of a log.
+    origin: a flag ("--nodes"), TABLE with its source, ASSUMED, or what of the input.
     """
 
     name: str
@@ -49,6 +48,29 @@ class Answer:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def exactly(value: float) -> Range:
-    """A number without uncertainty."""
-    return Range(value, value, value)
+@dataclass(slots=True)
+class Sheet:
+    """An answer while it comes together: figures, inputs and remarks in the order in which they were found."""
+
+    figures: list[Figure] = field(default_factory=list)
+    givens: list[Given] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def figure(self, name: str, value: Range, unit: str, formula: str) -> None:
+        self.figures.append(Figure(name, value, unit, formula))
+
+    def given(self, name: str, value: str, origin: str) -> None:
+        self.givens.append(Given(name, value, origin))
+
+    def constant(self, name: str, value: str, source: str) -> None:
+        """A value of the hardware table; its source is told once."""
+        origin = f"{TABLE}: {source}"
+        told = any(given.origin == origin for given in self.givens)
+        self.givens.append(Given(name, value, f"{TABLE}, same source" if told else origin))
+
+    def remark(self, sentence: str) -> None:
+        self.remarks.append(sentence)
+
+    def answer(self, title: str) -> Answer:
+        return Answer(title, tuple(self.figures), tuple(self.givens), tuple(self.remarks), self.details)

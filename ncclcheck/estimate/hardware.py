@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 TOTAL_TOLERANCE_GBPS = 0.6  # NCCL prints NVLink totals with one decimal; old releases round
 

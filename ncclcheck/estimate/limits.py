@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import Cpu, Gpu, Hardware
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 ALL = Range(1.0, 1.0, 1.0)
 

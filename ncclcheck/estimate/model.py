@@ -25,7 +25,7 @@ from ncclcheck.estimate.limits import (
     rate_text,
 )
 from ncclcheck.estimate.quantities import size_text
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 __all__ = ["Config", "Model", "NotModelledError", "Plateau", "busbw_factor", "shipped_model"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from math import isfinite
 
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,2})?"
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

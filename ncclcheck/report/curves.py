@@ -7,7 +7,7 @@ from math import log2
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.report.escape import clean
 
 HEIGHT = 16  # lines

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ncclcheck.engine.links import parents_of
-from ncclcheck.estimate.types import Estimate
+from ncclcheck.estimate.estimates import Estimate
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.hosts import fold
 from ncclcheck.report.numbers import between, byte_size, two_digits, with_range

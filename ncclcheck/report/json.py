@@ -8,10 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from ncclcheck.engine.report import InputSummary, Measurement, Report, Warnings
+from ncclcheck.estimate.estimates import Cost, Estimate, Mended
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import Loss
 from ncclcheck.estimate.training.step import StepEstimate
 from ncclcheck.estimate.training.step_time import Timing
-from ncclcheck.estimate.types import Cost, Estimate, Mended, Range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.coverage import statistics
 from ncclcheck.report.escape import json_without_commands

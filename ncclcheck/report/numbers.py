@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 
 def counted(number: int, noun: str) -> str:

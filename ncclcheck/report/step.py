@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ncclcheck.engine.report import Report
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import HOURS, Loss
 from ncclcheck.estimate.training.step import StepEstimate
-from ncclcheck.estimate.types import Range
 from ncclcheck.report.numbers import between, thousands, two_digits, with_range
 from ncclcheck.report.page import Page
 

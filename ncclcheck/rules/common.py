@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypedDict
 from ncclcheck.facts import networks
 
 if TYPE_CHECKING:
+    from ncclcheck.estimate.estimates import Cost, Estimate
     from ncclcheck.estimate.estimator import Estimator
-    from ncclcheck.estimate.types import Cost, Estimate
     from ncclcheck.facts.facts import Facts
     from ncclcheck.facts.seen import Seen
 

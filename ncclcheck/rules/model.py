@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from ncclcheck.estimate.types import Cost, Estimate
+from ncclcheck.estimate.estimates import Cost, Estimate
 from ncclcheck.facts.evidence import Evidence
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ncclcheck.estimate.types import Cost, Estimate, Range
+from ncclcheck.estimate.estimates import Cost, Estimate
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 MakeRule = Callable[..., Rule]

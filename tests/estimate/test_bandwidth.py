@@ -24,7 +24,7 @@ from ncclcheck.estimate.questions.job import (
     parse_release,
     set_up,
 )
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 MODEL = shipped_model()
 PAIR = Job(2, 8, "H100", "ib", 8, 400.0)

@@ -12,7 +12,7 @@ from ncclcheck.estimate.figures import Answer
 from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.questions.checkpoint import checkpoint
 from ncclcheck.estimate.questions.young_daly import Saving, daly, rework_seconds, shares, young
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 TABLE = hardware()
 SIX_HOURS = 21600.0

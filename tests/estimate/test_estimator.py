@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from ncclcheck.estimate.estimates import Estimate
 from ncclcheck.estimate.estimator import EstimateOptions, Estimator, parse_params, two_digits
-from ncclcheck.estimate.types import Estimate, Range
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.measured import Measured

@@ -13,7 +13,7 @@ from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.model import Model, shipped_model
 from ncclcheck.estimate.questions.inference import inference
 from ncclcheck.estimate.questions.serving import Serving, critical_batch, memory_left, offload_tax
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 TABLE = hardware()
 LLAMA = Serving(params=70e9, layers=80, kv_heads=8, head_dim=128, context=8192, gpu="H200", tp=2)

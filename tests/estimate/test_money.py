@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import loss
-from ncclcheck.estimate.types import Range
 
 
 def test_a_day_of_256_gpus() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ncclcheck.estimate.config import COLLECTIVES, Config, NotModelledError
 from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.model import shipped_model
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 MODEL = shipped_model()
 CARDS = [name for name, gpu in hardware().gpus.items() if gpu.nvlink is None]

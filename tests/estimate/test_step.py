@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from ncclcheck.estimate.estimator import EstimateOptions, Estimator
 from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.parallelism import Plan
 from ncclcheck.estimate.training.step import StepEstimate
 from ncclcheck.estimate.training.step_time import Timing, compute_of, hidden
 from ncclcheck.estimate.training.workload import Collective, Workload
-from ncclcheck.estimate.types import Range
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.shape import JobShape
 

@@ -12,7 +12,7 @@ from ncclcheck.estimate.questions.bandwidth import bandwidth
 from ncclcheck.estimate.questions.changes import named
 from ncclcheck.estimate.questions.job import Job
 from ncclcheck.estimate.questions.sync import Sync, synchronisation
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 MODEL = shipped_model()
 EIGHT_RAILS = Job(nodes=32, gpus_per_node=8, gpu="H100", network="ib", nics=8, nic_gbit=400)

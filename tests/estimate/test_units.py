@@ -21,8 +21,8 @@ from ncclcheck.estimate.questions.inference import inference
 from ncclcheck.estimate.questions.job import Job, parse_message
 from ncclcheck.estimate.questions.serving import Serving, host_link_gbps
 from ncclcheck.estimate.questions.young_daly import Saving
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import loss
-from ncclcheck.estimate.types import Range
 from ncclcheck.facts.shape import JobShape
 
 UNITS: Any = pint.UnitRegistry()

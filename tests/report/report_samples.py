@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ncclcheck.engine.report import InputSummary, Report, RuleVerdict
-from ncclcheck.estimate.types import Cost, Estimate, Range
+from ncclcheck.estimate.estimates import Cost, Estimate
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
 from ncclcheck.rules.model import Confidence, Finding, Severity

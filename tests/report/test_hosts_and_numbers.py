@@ -11,7 +11,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.report.hosts import fold
 from ncclcheck.report.job import fold_numbers
 from ncclcheck.report.numbers import byte_size, two_digits, with_range

@@ -8,7 +8,7 @@ from math import inf, nan
 
 from report_samples import EMPTY, REPORT, SOCKETS
 
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.report.formats import render
 from ncclcheck.report.style import Style
 

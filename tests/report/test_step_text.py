@@ -11,10 +11,10 @@ from report_samples import REPORT, SOCKETS
 
 from ncclcheck.engine.report import Report
 from ncclcheck.estimate.figures import Given
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import loss
 from ncclcheck.estimate.training.step import CollectiveSeconds, StepEstimate
 from ncclcheck.estimate.training.step_time import Timing
-from ncclcheck.estimate.types import Range
 from ncclcheck.report.formats import render
 from ncclcheck.report.style import Style
 

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from ncclcheck.engine.links import parents_of
 from ncclcheck.engine.report import Report, RuleVerdict, Warnings
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.formats import render
 from ncclcheck.report.style import Style

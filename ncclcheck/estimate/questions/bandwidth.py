@@ -21,8 +21,8 @@ from ncclcheck.estimate.model import Model, Plateau, busbw_factor
 from ncclcheck.estimate.quantities import size_text
 from ncclcheck.estimate.questions.changes import WITH, Change, apply
 from ncclcheck.estimate.questions.job import RACK_LIMIT, Job, Setup, message_text, set_up
+from ncclcheck.estimate.ranges import Range, spread
 from ncclcheck.estimate.sources import constants
-from ncclcheck.estimate.types import Range, spread
 
 SIZES = tuple(1024 * 4**step for step in range(13))  # 1 KiB to 16 GiB
 _TRAY_GPUS = 4

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from math import exp
 
-from ncclcheck.estimate.figures import Answer, exactly
+from ncclcheck.estimate.figures import Answer, Sheet
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.quantities import count_text, duration_text, size_text
-from ncclcheck.estimate.questions.sheet import Sheet, over
 from ncclcheck.estimate.questions.young_daly import Saving, daly, rework_seconds, shares, work_kept, young
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range, exactly, over
 
 STANDSTILL = 0.9  # of the time lost: a job that in effect stands still
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil, floor
 
 from ncclcheck.estimate.config import Config
-from ncclcheck.estimate.figures import Answer, exactly
+from ncclcheck.estimate.figures import Answer, Sheet
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.limits import rate_text
 from ncclcheck.estimate.model import Model, busbw_factor
@@ -24,8 +24,7 @@ from ncclcheck.estimate.questions.serving import (
     offload_tax,
     the_gpu,
 )
-from ncclcheck.estimate.questions.sheet import Sheet, over
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range, exactly, over
 
 SMALL_MESSAGE = 65536  # bytes, up to which an all_reduce takes its latency alone
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.options import DTYPE_BYTES
 from ncclcheck.estimate.quantities import between
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 STORED_BYTES = {**DTYPE_BYTES, "int8": 1.0, "int4": 0.5, "fp4": 0.5}
 

@@ -10,9 +10,9 @@ from ncclcheck.estimate.model import Model
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.questions.changes import Change, apply
 from ncclcheck.estimate.questions.job import Job, set_up
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.step import StepEstimate, of_configs
 from ncclcheck.estimate.training.workload import of_plan
-from ncclcheck.estimate.types import Range
 
 
 def planned_step(job: Job, options: EstimateOptions, model: Model, changes: Sequence[Change] = ()) -> Answer:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import NamedTuple
 
-from ncclcheck.estimate.figures import Answer, exactly
+from ncclcheck.estimate.figures import Answer, Sheet
 from ncclcheck.estimate.limits import rate_text
 from ncclcheck.estimate.model import Model, busbw_factor
 from ncclcheck.estimate.options import DTYPE_BYTES
@@ -19,8 +19,7 @@ from ncclcheck.estimate.quantities import LONGEST_SECONDS, between, count_text, 
 from ncclcheck.estimate.questions.bandwidth import bandwidth
 from ncclcheck.estimate.questions.changes import Change
 from ncclcheck.estimate.questions.job import Job
-from ncclcheck.estimate.questions.sheet import Sheet, over
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range, exactly, over
 
 LEAST_OVERLAP = 0.01  # below, no length of a step hides anything worth a number
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ncclcheck.estimate.types import Range
+from ncclcheck.estimate.ranges import Range
 
 HOURS = 24
 

@@ -13,10 +13,10 @@ from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, busbw_factor
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import size_text
+from ncclcheck.estimate.ranges import Range, spread, total
 from ncclcheck.estimate.training.money import Loss, loss
 from ncclcheck.estimate.training.step_time import Calls, Load, Timed, Timing, timing_of
 from ncclcheck.estimate.training.workload import Collective, Workload
-from ncclcheck.estimate.types import Range, spread
 
 RINGS = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}  # each carried by one ring
 
@@ -138,7 +138,7 @@ def estimate(loads: Sequence[Load], workload: Workload, options: EstimateOptions
     """From the collectives on every configuration that fits. loads: one at least."""
     collectives = tuple(_joined([load.calls[at] for load in loads]) for at in range(len(workload.collectives)))
     healthy, actual = (
-        spread([_total([getattr(calls, side).seconds for calls in load.calls]) for load in loads])
+        spread([total([getattr(calls, side).seconds for calls in load.calls]) for load in loads])
         for side in ("healthy", "actual")
     )
     result = StepEstimate(
@@ -163,10 +163,6 @@ def estimate(loads: Sequence[Load], workload: Workload, options: EstimateOptions
         inputs=(*workload.givens, *timing.inputs, *priced),
         remarks=(*workload.remarks, *timing.remarks),
     )
-
-
-def _total(ranges: Sequence[Range]) -> Range:
-    return Range(*(sum(values) for values in zip(*ranges, strict=True))) if ranges else Range(0.0, 0.0, 0.0)
 
 
 def _joined(same: Sequence[Calls]) -> CollectiveSeconds:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from ncclcheck.estimate.figures import ASSUMED, TABLE, Given
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.options import EstimateOptions
+from ncclcheck.estimate.ranges import Range, spread
 from ncclcheck.estimate.training.parallelism import Place
 from ncclcheck.estimate.training.workload import Collective, Workload
-from ncclcheck.estimate.types import Range, spread
 
 BISECTIONS = 60  # as many as a float has digits
 TELLING = 0.2  # less than this share of a step or of its communication is the model's own error

@@ -1,37 +1,15 @@
-"""Numbers with a range, and what an estimate is made of."""
+"""What an `Estimator` answers: what a fault costs a job, and what the job should reach."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple
+
+from ncclcheck.estimate.ranges import Range
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.training.step import StepEstimate
-
-
-class Range(NamedTuple):
-    """low <= expected <= high, all in one unit that the holder names."""
-
-    low: float
-    expected: float
-    high: float
-
-    def scale(self, factor: float) -> Range:
-        return Range(self.low * factor, self.expected * factor, self.high * factor)
-
-    def times(self, other: Range) -> Range:
-        """Product of two numbers that are both above 0."""
-        return Range(self.low * other.low, self.expected * other.expected, self.high * other.high)
-
-
-def spread(ranges: Sequence[Range]) -> Range:
-    """Lowest low, highest high; the middle is the geometric mean of the expected values (plain mean if one is 0)."""
-    middles = [one.expected for one in ranges]
-    middle = exp(sum(map(log, middles)) / len(middles)) if min(middles) > 0 else sum(middles) / len(middles)
-    low, high = min(one.low for one in ranges), max(one.high for one in ranges)
-    return Range(low, min(max(middle, low), high), high)
 
 
 class Mended(NamedTuple):
@@ -74,6 +52,17 @@ class Estimate:
     healthy_changes: Mapping[str, object] = field(default_factory=dict)
     actual_changes: Mapping[str, object] = field(default_factory=dict)
     after_fix: Mended | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the job should reach: busbw in GB/s, its limit, and how the number came about."""
+
+    busbw: Range
+    limit: str
+    basis: str
+    formula: str
+    inputs: Mapping[str, str]
 
 
 class Cost(NamedTuple):
