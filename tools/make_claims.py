@@ -20,18 +20,12 @@ from ncclcheck.estimate.config import Config  # noqa: E402
 from ncclcheck.estimate.figures import Answer  # noqa: E402
 from ncclcheck.estimate.hardware import hardware  # noqa: E402
 from ncclcheck.estimate.model import busbw_factor, shipped_model  # noqa: E402
-from ncclcheck.estimate.questions.checkpoint import checkpoint  # noqa: E402
-from ncclcheck.estimate.questions.inference import inference  # noqa: E402
+from ncclcheck.estimate.questions.checkpoint import Checkpointing, checkpoint  # noqa: E402
+from ncclcheck.estimate.questions.inference import Serving, inference, memory_left  # noqa: E402
 from ncclcheck.estimate.questions.job import Job  # noqa: E402
-from ncclcheck.estimate.questions.serving import (  # noqa: E402
-    Serving,
-    critical_batch,
-    host_link_gbps,
-    memory_left,
-    offload_tax,
-)
+from ncclcheck.estimate.questions.roofline import critical_batch, host_link_gbps, offload_tax  # noqa: E402
 from ncclcheck.estimate.questions.sync import Sync, exposed, synchronisation  # noqa: E402
-from ncclcheck.estimate.questions.young_daly import Saving, rework_seconds, shares, young  # noqa: E402
+from ncclcheck.estimate.questions.young_daly import rework_seconds, shares, young  # noqa: E402
 from ncclcheck.estimate.ranges import Range  # noqa: E402
 
 PAGE = ROOT / "docs" / "claims.md"
@@ -241,7 +235,7 @@ def notices() -> tuple[float, ...]:
 
 def one_preemption() -> tuple[float, ...]:
     """s of work, s with the restart."""
-    ask = Saving(write_seconds=2, interval_seconds=60, mtbf_seconds=SIX_HOURS, restart_seconds=600)
+    ask = Checkpointing(write_seconds=2, interval_seconds=60, mtbf_seconds=SIX_HOURS, restart_seconds=600)
     return rework_seconds(60, SIX_HOURS), _value(checkpoint(ask, TABLE), "lost per event").expected
 
 
@@ -265,18 +259,18 @@ def intervals() -> tuple[float, ...]:
 
 def write_times() -> tuple[float, ...]:
     """TB; s on one drive, fastest and slowest; s on 8 nodes."""
-    state = _value(checkpoint(Saving(params=70e9), TABLE), "state")
+    state = _value(checkpoint(Checkpointing(params=70e9), TABLE), "state")
     one = [_write(rate, 1) for rate in (7, 2)]
     eight = _write(2, 8)
     return state.low / 1e3, state.high / 1e3, one[0].low, one[1].high, eight.low, eight.high
 
 
 def upload() -> tuple[float, ...]:
-    return (_value(checkpoint(Saving(params=70e9), TABLE), "state").expected / 60,)
+    return (_value(checkpoint(Checkpointing(params=70e9), TABLE), "state").expected / 60,)
 
 
 def watchdog() -> tuple[float, ...]:
-    answer = checkpoint(Saving(gpus=256, gpu_price=2, timeout_seconds=TABLE.watchdog.seconds), TABLE)
+    answer = checkpoint(Checkpointing(gpus=256, gpu_price=2, timeout_seconds=TABLE.watchdog.seconds), TABLE)
     return _value(answer, "GPU-hours per timeout").expected, _value(answer, "cost per timeout").expected
 
 
@@ -310,7 +304,9 @@ def _sync(job: Job, dtype: str = "bf16") -> Range:
 
 
 def _write(gbps: float, writers: int) -> Range:
-    return _value(checkpoint(Saving(params=70e9, write_gbps=gbps, writers=writers), TABLE), "writing a checkpoint")
+    return _value(
+        checkpoint(Checkpointing(params=70e9, write_gbps=gbps, writers=writers), TABLE), "writing a checkpoint"
+    )
 
 
 class Claim(NamedTuple):

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from ncclcheck.estimate.figures import Answer
 from ncclcheck.estimate.hardware import hardware
-from ncclcheck.estimate.questions.checkpoint import checkpoint
-from ncclcheck.estimate.questions.young_daly import Saving, daly, rework_seconds, shares, young
+from ncclcheck.estimate.questions.checkpoint import Checkpointing, checkpoint
+from ncclcheck.estimate.questions.young_daly import daly, rework_seconds, shares, young
 from ncclcheck.estimate.ranges import Range
 
 TABLE = hardware()
 SIX_HOURS = 21600.0
-JOB = Saving(write_seconds=2, mtbf_seconds=SIX_HOURS, restart_seconds=600, gpus=256, gpu_price=2)
+JOB = Checkpointing(write_seconds=2, mtbf_seconds=SIX_HOURS, restart_seconds=600, gpus=256, gpu_price=2)
 
 
 def value(answer: Answer, name: str) -> Range:
     return next(one.value for one in answer.figures if one.name == name)
 
 
-def asked(ask: Saving) -> Answer:
+def asked(ask: Checkpointing) -> Answer:
     return checkpoint(ask, TABLE)
 
 
@@ -72,7 +72,7 @@ def test_an_interval_that_cannot_finish_is_said() -> None:
     assert answer.details["can_finish"] is False
     assert value(answer, "lost share").expected == 100
     assert "An interval of 60 s cannot even finish: writing a checkpoint takes 120 s." in answer.remarks
-    without_failures = Saving(write_seconds=120, interval_seconds=60)
+    without_failures = Checkpointing(write_seconds=120, interval_seconds=60)
     assert any("cannot even finish" in remark for remark in asked(without_failures).remarks)
 
 
@@ -106,16 +106,16 @@ def test_the_watchdog_waits_with_all_gpus() -> None:
     longer = asked(replace(JOB, timeout_seconds=1800))
     assert value(longer, "GPU-hours per timeout").expected == pytest.approx(128)
     assert value(longer, "lost per event").expected == pytest.approx(value(answer, "lost per event").expected + 1800)
-    alone = asked(Saving(gpus=256, timeout_seconds=600))
+    alone = asked(Checkpointing(gpus=256, timeout_seconds=600))
     assert value(alone, "GPU-hours per timeout").expected == pytest.approx(42.67, rel=1e-3)
 
 
 def test_state_and_writing() -> None:
-    answer = asked(Saving(params=70e9, write_gbps=2, writers=8))
+    answer = asked(Checkpointing(params=70e9, write_gbps=2, writers=8))
     assert value(answer, "state") == pytest.approx((980, 980, 1120))
     assert value(answer, "writing a checkpoint") == pytest.approx((61.25, 61.25, 70))
-    assert value(asked(Saving(params=7e9, state_per_param=2)), "state").expected == 14
-    assert value(asked(Saving(state_bytes=1e12)), "state").expected == pytest.approx(1000)
+    assert value(asked(Checkpointing(params=7e9, state_per_param=2)), "state").expected == 14
+    assert value(asked(Checkpointing(state_bytes=1e12)), "state").expected == pytest.approx(1000)
 
 
 def test_notice() -> None:
@@ -132,7 +132,7 @@ def test_what_is_missing_is_said() -> None:
     missing = (
         "Not told, so what needs it is left out: --write-gbps or --write-time, --mtbf or --preemptions-per-day, --gpus."
     )
-    assert asked(Saving(params=70e9)).remarks == (missing,)
+    assert asked(Checkpointing(params=70e9)).remarks == (missing,)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_longer_writing_never_shortens_the_interval(write: float, longer: float,
 @settings(max_examples=100, deadline=None)
 @given(
     st.builds(
-        Saving,
+        Checkpointing,
         params=st.floats(1, 1e13),
         write_gbps=st.floats(0.01, 1000),
         writers=st.integers(1, 1000),
@@ -179,7 +179,7 @@ def test_longer_writing_never_shortens_the_interval(write: float, longer: float,
         timeout_seconds=st.none() | seconds,
     )
 )
-def test_ranges_are_ordered_and_shares_are_shares(ask: Saving) -> None:
+def test_ranges_are_ordered_and_shares_are_shares(ask: Checkpointing) -> None:
     answer = asked(ask)
     for one in answer.figures:
         assert 0 <= one.value.low <= one.value.expected <= one.value.high < float("inf"), one

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ncclcheck.estimate.figures import Answer
 from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.model import Model, shipped_model
-from ncclcheck.estimate.questions.inference import inference
-from ncclcheck.estimate.questions.serving import Serving, critical_batch, memory_left, offload_tax
+from ncclcheck.estimate.questions.inference import Serving, inference, memory_left
+from ncclcheck.estimate.questions.roofline import critical_batch, offload_tax
 from ncclcheck.estimate.ranges import Range
 
 TABLE = hardware()

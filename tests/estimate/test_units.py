@@ -16,11 +16,10 @@ from ncclcheck.estimate.model import busbw_factor, shipped_model
 from ncclcheck.estimate.quantities import parse_duration, parse_params, parse_size
 from ncclcheck.estimate.questions.bandwidth import bandwidth
 from ncclcheck.estimate.questions.changes import WITH
-from ncclcheck.estimate.questions.checkpoint import checkpoint
-from ncclcheck.estimate.questions.inference import inference
+from ncclcheck.estimate.questions.checkpoint import Checkpointing, checkpoint
+from ncclcheck.estimate.questions.inference import Serving, inference
 from ncclcheck.estimate.questions.job import Job, parse_message
-from ncclcheck.estimate.questions.serving import Serving, host_link_gbps
-from ncclcheck.estimate.questions.young_daly import Saving
+from ncclcheck.estimate.questions.roofline import host_link_gbps
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import loss
 from ncclcheck.facts.shape import JobShape
@@ -118,7 +117,9 @@ def test_standing_still_to_gpu_hours() -> None:
 
 def test_gpu_hours_to_dollars() -> None:
     answer = checkpoint(
-        Saving(write_seconds=120.0, gpus=256, gpu_price=2.5, mtbf_seconds=parse_duration("6h"), timeout_seconds=600.0),
+        Checkpointing(
+            write_seconds=120.0, gpus=256, gpu_price=2.5, mtbf_seconds=parse_duration("6h"), timeout_seconds=600.0
+        ),
         TABLE,
     )
     hours, hours_unit = figure(answer, "GPU-hours per timeout")

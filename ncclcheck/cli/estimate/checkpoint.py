@@ -51,8 +51,8 @@ def checkpoint(
     """
     from ncclcheck.estimate.hardware import hardware
     from ncclcheck.estimate.quantities import parse_duration
+    from ncclcheck.estimate.questions.checkpoint import Checkpointing
     from ncclcheck.estimate.questions.checkpoint import checkpoint as answer
-    from ncclcheck.estimate.questions.young_daly import Saving
 
     output = {name: given.pop(name) for name in ("output_format", "output_file", "color", "explain_estimate")}
     with sentences():
@@ -60,7 +60,7 @@ def checkpoint(
         known = hardware().notice_seconds
         notice_seconds = None if notice is None else known.get(notice.lower()) or parse_duration(notice)
         found = answer(
-            Saving(
+            Checkpointing(
                 state_per_param=state_bytes if per_parameter else None,
                 state_bytes=None if per_parameter else state_bytes,
                 write_seconds=write_time,

@@ -35,8 +35,8 @@ def inference(gpu_memory: float | None, **given: Any) -> int:
     Whatever the given options allow is answered. All weights count as read at each step: of a mixture of experts that
     is so for batches that reach every expert; smaller ones are quicker.
     """
+    from ncclcheck.estimate.questions.inference import Serving
     from ncclcheck.estimate.questions.inference import inference as answer
-    from ncclcheck.estimate.questions.serving import Serving
 
     output = {name: given.pop(name) for name in ("output_format", "output_file", "color", "explain_estimate")}
     model = chosen_model()

@@ -17,7 +17,7 @@ from ncclcheck.estimate.config import COLLECTIVES, Config
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.model import Model, Plateau
 from ncclcheck.estimate.questions.racks import in_racks
-from ncclcheck.estimate.types import spread
+from ncclcheck.estimate.ranges import spread
 
 NEEDED = ("id", "nodes", "gpus_per_node")
 LARGE_BYTES = 8 << 30

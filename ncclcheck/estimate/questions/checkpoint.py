@@ -2,18 +2,77 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import exp
 
 from ncclcheck.estimate.figures import Answer, Sheet
 from ncclcheck.estimate.hardware import Hardware
-from ncclcheck.estimate.quantities import count_text, duration_text, size_text
-from ncclcheck.estimate.questions.young_daly import Saving, daly, rework_seconds, shares, work_kept, young
+from ncclcheck.estimate.quantities import LONGEST_SECONDS, between, count_text, duration_text, size_text
+from ncclcheck.estimate.questions.young_daly import daly, rework_seconds, shares, work_kept, young
 from ncclcheck.estimate.ranges import Range, exactly, over
 
+_DAY_SECONDS = 86400.0
 STANDSTILL = 0.9  # of the time lost: a job that in effect stands still
 
 
-def checkpoint(ask: Saving, table: Hardware) -> Answer:
+@dataclass(frozen=True, slots=True)
+class Checkpointing:
+    """A job that writes checkpoints. None: not told.
+
+    state_per_param: bytes. state_bytes: of one whole checkpoint, instead. write_gbps: GB/s of one writer.
+    write_seconds: how long a checkpoint stops the computation, instead of all of these. mtbf_seconds: between two
+    events that end the whole job, or preemptions_per_day. restart_seconds: from an event to the next step.
+    interval_seconds: from the start of a checkpoint to the start of the next. timeout_seconds: until the watchdog
+    notices an event. notice_seconds: from the notice to the event; notice_from: where that comes from. gpu_price: $ per
+    hour.
+
+    Raises ValueError on impossible values.
+    """
+
+    params: float | None = None
+    state_per_param: float | None = None
+    state_bytes: float | None = None
+    write_gbps: float | None = None
+    writers: int = 1
+    write_seconds: float | None = None
+    gpus: int | None = None
+    gpu_price: float | None = None
+    mtbf_seconds: float | None = None
+    preemptions_per_day: float | None = None
+    restart_seconds: float | None = None
+    interval_seconds: float | None = None
+    timeout_seconds: float | None = None
+    notice_seconds: float | None = None
+    notice_from: str = ""
+
+    def __post_init__(self) -> None:
+        for flag, value, low, high in (
+            ("--state-bytes per parameter", self.state_per_param, 0.1, 64),
+            ("--write-gbps", self.write_gbps, 1e-6, 1e6),
+            ("--writers", self.writers, 1, 1e6),
+            ("--gpus", self.gpus, 1, 1e6),
+            ("--preemptions-per-day", self.preemptions_per_day, 1e-6, 1e5),
+            ("--mtbf in seconds", self.mtbf_seconds, 1e-6, LONGEST_SECONDS),
+        ):
+            if value is not None:
+                between(value, low, high, flag)
+        for one, other, both in (
+            ("--mtbf", "--preemptions-per-day", self.mtbf_seconds and self.preemptions_per_day),
+            ("--write-time", "--write-gbps", self.write_seconds and self.write_gbps),
+            ("a whole --state-bytes", "one per parameter", self.state_bytes and self.state_per_param),
+        ):
+            if both:
+                raise ValueError(f"{one} and {other} say the same thing: give one of them")
+        if not (self.params or self.state_bytes or self.write_seconds or (self.gpus and self.timeout_seconds)):
+            raise ValueError("nothing to count: give --params, --state-bytes, --write-time, or --gpus and --timeout")
+
+    @property
+    def event_seconds(self) -> float | None:
+        """Average time between two events."""
+        return _DAY_SECONDS / self.preemptions_per_day if self.preemptions_per_day else self.mtbf_seconds
+
+
+def checkpoint(ask: Checkpointing, table: Hardware) -> Answer:
     """Everything that the given inputs allow."""
     sheet = Sheet(details={"can_finish": None})
     write = _write(ask, table, sheet)
@@ -40,7 +99,7 @@ def checkpoint(ask: Saving, table: Hardware) -> Answer:
     return sheet.answer(f"Checkpoints{what}{where}")
 
 
-def _write(ask: Saving, table: Hardware, sheet: Sheet) -> Range | None:
+def _write(ask: Checkpointing, table: Hardware, sheet: Sheet) -> Range | None:
     """Seconds that a checkpoint takes."""
     state: Range | None = None
     if ask.state_bytes is not None:
@@ -71,7 +130,7 @@ def _write(ask: Saving, table: Hardware, sheet: Sheet) -> Range | None:
     return write
 
 
-def _notice(ask: Saving, write: Range, sheet: Sheet) -> None:
+def _notice(ask: Checkpointing, write: Range, sheet: Sheet) -> None:
     if ask.notice_seconds is None:
         return
     sheet.given("notice", duration_text(ask.notice_seconds), ask.notice_from)
@@ -84,7 +143,7 @@ def _notice(ask: Saving, write: Range, sheet: Sheet) -> None:
         sheet.remark(f"A last checkpoint of {took} does not fit into the notice of {notice}: count on the one before.")
 
 
-def _down(ask: Saving, table: Hardware, sheet: Sheet) -> Range:
+def _down(ask: Checkpointing, table: Hardware, sheet: Sheet) -> Range:
     """Seconds from an event to the next step."""
     restart = table.checkpoint.restart_seconds
     if ask.restart_seconds is None:
@@ -96,7 +155,7 @@ def _down(ask: Saving, table: Hardware, sheet: Sheet) -> Range:
     return over(lambda seconds: seconds + (ask.timeout_seconds or 0.0), restart)
 
 
-def _event(ask: Saving, sheet: Sheet) -> float | None:
+def _event(ask: Checkpointing, sheet: Sheet) -> float | None:
     mtbf = ask.event_seconds
     if mtbf is not None:
         origin = "--mtbf"
@@ -124,7 +183,9 @@ def _best_interval(write: Range, mtbf: float, table: Hardware, sheet: Sheet) -> 
     return best
 
 
-def _losses(ask: Saving, write: Range, mtbf: float, down: Range, best: Range, interval: Range, sheet: Sheet) -> None:
+def _losses(
+    ask: Checkpointing, write: Range, mtbf: float, down: Range, best: Range, interval: Range, sheet: Sheet
+) -> None:
     """Shares of the time, an event, a day; at the given interval, else at the best."""
     if ask.interval_seconds is not None:
         sheet.given("interval", duration_text(ask.interval_seconds), "--interval")
@@ -183,7 +244,7 @@ def _lost_share(name: str, interval: Range, write: Range, mtbf: float, down: Ran
     return lost
 
 
-def _cost(ask: Saving, when: str, hours: Range, text: str, sheet: Sheet) -> None:
+def _cost(ask: Checkpointing, when: str, hours: Range, text: str, sheet: Sheet) -> None:
     """GPU-hours and dollars of a time that all GPUs of the job lose."""
     if ask.gpus is None:
         return
@@ -197,7 +258,7 @@ def _cost(ask: Saving, when: str, hours: Range, text: str, sheet: Sheet) -> None
         sheet.figure(f"cost {when}", dollars, "$", formula)
 
 
-def _watchdog(ask: Saving, table: Hardware, sheet: Sheet) -> None:
+def _watchdog(ask: Checkpointing, table: Hardware, sheet: Sheet) -> None:
     """What it costs that a dead peer is noticed by the watchdog only."""
     if ask.gpus is None:
         return
@@ -211,7 +272,7 @@ def _watchdog(ask: Saving, table: Hardware, sheet: Sheet) -> None:
     _cost(ask, "per timeout", exactly(seconds / 3600), f"{seconds:.4g} s / 3600", sheet)
 
 
-def _missing(ask: Saving, write: Range | None, sheet: Sheet) -> None:
+def _missing(ask: Checkpointing, write: Range | None, sheet: Sheet) -> None:
     missing = []
     if write is None and (ask.params or ask.state_bytes):
         missing.append("--write-gbps or --write-time")

@@ -6,6 +6,7 @@ all_reduces.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil, floor
 
 from ncclcheck.estimate.config import Config
@@ -13,25 +14,80 @@ from ncclcheck.estimate.figures import Answer, Sheet
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.limits import rate_text
 from ncclcheck.estimate.model import Model, busbw_factor
-from ncclcheck.estimate.quantities import count_text, duration_text, percent_text, size_text
-from ncclcheck.estimate.questions.serving import (
-    STORED_BYTES,
-    Serving,
-    critical_batch,
-    host_link_gbps,
-    math_gain,
-    memory_left,
-    offload_tax,
-    the_gpu,
-)
+from ncclcheck.estimate.quantities import between, count_text, duration_text, percent_text, size_text
+from ncclcheck.estimate.questions.roofline import STORED_BYTES, critical_batch, host_link_gbps, math_gain, offload_tax
 from ncclcheck.estimate.ranges import Range, exactly, over
 
 SMALL_MESSAGE = 65536  # bytes, up to which an all_reduce takes its latency alone
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A model and the GPUs that serve it. None: not told.
+
+    params: all of them, read at each step. dtype, kv_dtype: of weights and KV cache. hidden: width of the model.
+    context: tokens of each sequence. batch: sequences. tp: GPUs that a model is split over. gpu: as `--gpu` takes it.
+    memory_bytes: of one GPU, where it is not the common variant of its class. Raises ValueError on impossible values.
+    """
+
+    params: float | None = None
+    dtype: str = "bf16"
+    layers: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    hidden: int | None = None
+    context: int | None = None
+    batch: int = 1
+    tp: int = 1
+    gpu: str | None = None
+    kv_dtype: str = "bf16"
+    memory_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        for flag, dtype in (("--dtype", self.dtype), ("--kv-dtype", self.kv_dtype)):
+            if dtype not in STORED_BYTES:
+                raise ValueError(f"{flag}: unknown data type {dtype!r}; known: {', '.join(STORED_BYTES)}")
+        for flag, value, most in (
+            ("--layers", self.layers, 10_000),
+            ("--kv-heads", self.kv_heads, 10_000),
+            ("--head-dim", self.head_dim, 10_000),
+            ("--hidden", self.hidden, 1e6),
+            ("--context", self.context, 1e9),
+            ("--batch", self.batch, 1e7),
+            ("--tp", self.tp, 4096),
+        ):
+            if value is not None:
+                between(value, 1, most, flag)
+        if self.memory_bytes is not None:
+            between(self.memory_bytes, 1e8, 1e14, "--gpu-memory in bytes")
+        if self.params is None and self.kv_token_bytes is None:
+            raise ValueError("nothing to count: give --params, or --layers, --kv-heads and --head-dim")
+
+    @property
+    def weight_bytes(self) -> float:
+        """0: not told."""
+        return (self.params or 0.0) * STORED_BYTES[self.dtype]
+
+    @property
+    def kv_token_bytes(self) -> float | None:
+        """Keys and values that one token leaves behind."""
+        if self.layers is None or self.kv_heads is None or self.head_dim is None:
+            return None
+        return 2 * self.layers * self.kv_heads * self.head_dim * STORED_BYTES[self.kv_dtype]
+
+    @property
+    def kv_sequence_bytes(self) -> float | None:
+        return None if self.kv_token_bytes is None or self.context is None else self.kv_token_bytes * self.context
+
+    @property
+    def kv_parts(self) -> int:
+        """GPUs that the KV cache is divided among: a head is not split."""
+        return min(self.tp, self.kv_heads or self.tp)
+
+
 def inference(ask: Serving, model: Model) -> Answer:
     """Everything that the given inputs allow. Raises ValueError for a GPU that is not in the table."""
-    gpu = None if ask.gpu is None else the_gpu(ask.gpu, model.table)
+    gpu = None if ask.gpu is None else _the_gpu(ask.gpu, model.table)
     sheet = Sheet(details={"fits": None})
     _inputs(ask, gpu, model.table, sheet)
     _sizes(ask, sheet)
@@ -57,6 +113,14 @@ def inference(ask: Serving, model: Model) -> Answer:
     where = "" if ask.gpu is None else f" on {ask.tp} x {ask.gpu}"
     what = "" if ask.params is None else f" of {count_text(ask.params)} parameters in {ask.dtype}"
     return sheet.answer(f"Inference with a model{what}{where}, batch {ask.batch}")
+
+
+def _the_gpu(name: str, table: Hardware) -> Gpu:
+    """The one class that `name` stands for. Raises ValueError if there is none, or several."""
+    classes = table.classes_of_flag(name)
+    if len(classes) > 1:
+        raise ValueError(f"--gpu {name} stands for several classes; name one of {', '.join(classes)}")
+    return table.gpus[classes[0]]
 
 
 def _inputs(ask: Serving, gpu: Gpu | None, table: Hardware, sheet: Sheet) -> None:
@@ -140,6 +204,14 @@ def _fit(ask: Serving, gpu: Gpu, table: Hardware, sheet: Sheet) -> None:
             f"Does not fit: the KV cache of batch {ask.batch} takes {size_text(one * ask.batch)}, the weights leave "
             f"{size_text(room.expected)}."
         )
+
+
+def memory_left(ask: Serving, memory_bytes: float, reserve: float = 0.0) -> float:
+    """Bytes of all GPUs together that weights leave to the KV cache; below 0: the weights alone do not fit.
+
+    memory_bytes: of one GPU. reserve: share of it that is used for something else.
+    """
+    return ask.tp * memory_bytes * (1 - reserve) - ask.weight_bytes
 
 
 def _decode(ask: Serving, gpu: Gpu, model: Model, sheet: Sheet) -> None:
