@@ -9,6 +9,7 @@ import re
 import tomllib
 from functools import cache
 from graphlib import TopologicalSorter
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,24 @@ NAMES = {
     "LOG004": "log-overwritten",
 }
 
+# What a rule costs, on one fail fixture at least: bandwidth (an estimate), GPU-hours of a job that stands, or seconds.
+BANDWIDTH, GPU_HOURS, SECONDS = "GB/s", "GPU-hours", "s at each init"
+NUMBERS = {
+    **dict.fromkeys(("NET001", "NET002", "NET004", "NET005", "NET006"), BANDWIDTH),
+    **dict.fromkeys(("IB001", "IB002", "IB003", "IB004", "IB006", "IB008", "IB011"), BANDWIDTH),
+    **dict.fromkeys(("GDR001", "GDR002", "GDR003"), BANDWIDTH),
+    **dict.fromkeys(("TOP001", "TOP002", "TOP003", "TOP004", "TOP005", "TOP006", "TOP007", "TOP008"), BANDWIDTH),
+    **dict.fromkeys(("PCI001", "PCI002", "PCI003"), BANDWIDTH),
+    **dict.fromkeys(("NVL001", "NVL002", "NVL003", "NVL004", "NVL005", "VRT001"), BANDWIDTH),
+    **dict.fromkeys(("HST003", "HST007", "ENV001", "ENV005"), BANDWIDTH),
+    **dict.fromkeys(("NET003", "IB007", "IB010", "PCI004"), GPU_HOURS),
+    **dict.fromkeys(("HST001", "HST002", "HST005", "HST006", "ENV003", "ENV004"), GPU_HOURS),
+    **dict.fromkeys(("RUN001", "RUN002", "RUN003", "RUN004", "RUN005", "RUN007", "RUN010"), GPU_HOURS),
+    "RUN008": SECONDS,
+}
+# Rules that cost nothing by themselves: what hides, what follows from another fault, what is only old.
+WITHOUT_NUMBER = {"ENV002", "ENV007", "RUN006", "RUN009", "LOG001", "LOG002", "LOG003", "LOG004"}
+
 
 @cache
 def judged(path: Path) -> Evaluation:
@@ -168,6 +187,32 @@ def test_healthy_logs_stay_quiet(code: str, path: Path) -> None:
     assert [crash for crash in evaluation.crashes if crash.startswith(code)] == []
     found = [finding for finding in evaluation.findings if finding.code == code]
     assert [finding.message for finding in found if finding.severity is not Severity.INFO] == []
+
+
+@pytest.mark.parametrize("code", sorted(NUMBERS))
+def test_a_fail_fixture_has_the_number(code: str) -> None:
+    found = [
+        finding
+        for name, row in EXPECTED[code].items()
+        if row["verdict"] == "fail"
+        for finding in judged(FIXTURES / "rules" / code / name).findings
+        if finding.code == code
+    ]
+    estimates = [finding.estimate for finding in found if finding.estimate is not None]
+    for one in estimates:
+        for low, expected, high in (one.healthy, one.actual, one.slowdown):
+            assert 0 < low <= expected <= high < inf
+        assert one.limit_healthy and one.limit_actual and one.formula
+    if NUMBERS[code] == BANDWIDTH:
+        assert any(one.slowdown.expected > 1.01 for one in estimates)
+    else:
+        costs = [finding.cost for finding in found if finding.cost is not None]
+        assert any(cost.unit.startswith(NUMBERS[code]) and cost.amount.expected > 0 for cost in costs)
+
+
+def test_every_rule_has_a_number_or_none_to_give() -> None:
+    assert NUMBERS.keys() | WITHOUT_NUMBER == set(ENTRIES)
+    assert not NUMBERS.keys() & WITHOUT_NUMBER
 
 
 def test_codes_and_names_are_the_contract() -> None:

@@ -1,7 +1,7 @@
 """Several faults at once: what mending one of them brings while the others are still there, and what binds then.
 
 Every number comes from the model with the changes of all findings put on the job together. A cause and what it
-explains are one fault.
+explains are one fault, and so are findings that change the same of the job: two rules that see one thing.
 """
 
 from __future__ import annotations
@@ -74,14 +74,17 @@ def _faults(findings: Sequence[Finding]) -> list[_Fault]:
     faults: list[_Fault] = []
     for root, members in stories.items():
         estimates = [one for at in members if (one := findings[at].estimate) is not None]
-        faults.append(
-            _Fault(
-                tuple(members),
-                findings[root].code,
-                _together(one.healthy_changes for one in estimates),
-                _together(one.actual_changes for one in estimates),
-            )
+        fault = _Fault(
+            tuple(members),
+            findings[root].code,
+            _together(one.healthy_changes for one in estimates),
+            _together(one.actual_changes for one in estimates),
         )
+        same = next((at for at, one in enumerate(faults) if one.broken == fault.broken), None)
+        if same is None:
+            faults.append(fault)
+        else:
+            faults[same] = replace(faults[same], members=faults[same].members + fault.members)
     return faults
 
 

@@ -243,6 +243,11 @@ class Estimator:
             return self._priced("GPU-hours per GPU until the watchdog fired", hours)
         return self._priced("GPU-hours until the watchdog fired", hours.scale(ranks))
 
+    def at_each_init(self, seconds: float, ranks: int) -> Cost:
+        """Seconds that so many ranks spend before their first collective, each time a job starts."""
+        price, taken = self.options.gpu_price, Range(seconds, seconds, seconds)
+        return Cost("s at each init", taken, None if price is None else taken.scale(ranks * price / 3600))
+
     def _priced(self, unit: str, hours: Range) -> Cost:
         price = self.options.gpu_price
         return Cost(unit, hours, None if price is None else hours.scale(price))

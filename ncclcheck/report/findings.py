@@ -60,7 +60,7 @@ def _write_finding(page: Page, finding: Finding, verbose: bool, explain: bool) -
         for item in proof[:1]:
             write_evidence(page, item, verbose, _INFO_EVIDENCE_LINES)
         if finding.estimate is not None and _tells(finding.estimate):
-            page.labelled("number", f"all_reduce {_expected(finding.estimate)}")
+            page.labelled("number", f"all_reduce {_bandwidth(finding.estimate)}, {_slower(finding.estimate)}")
             if explain:
                 _write_origin(page, finding.estimate)
     else:
@@ -76,8 +76,7 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -
     estimate = finding.estimate
     seconds_shown = False
     if estimate is not None:
-        bandwidth = f"{with_range(estimate.healthy)} -> {with_range(estimate.actual)} GB/s"
-        page.labelled("number", f"all_reduce {bandwidth}, ", (_slower(estimate), "bold"))
+        page.labelled("number", f"all_reduce {_bandwidth(estimate)}, ", (_slower(estimate), "bold"))
         page.line(f"limit {estimate.limit_healthy} -> {estimate.limit_actual}; {estimate.basis}", indent=9)
         if (mended := estimate.after_fix) is not None:
             busbw = with_range(mended.busbw)
@@ -135,6 +134,10 @@ def _write_consequences(
 
 def _hosts(finding: Finding) -> str:
     return fold(finding.subject.get("hosts", ()))
+
+
+def _bandwidth(estimate: Estimate) -> str:
+    return f"{with_range(estimate.healthy)} -> {with_range(estimate.actual)} GB/s"
 
 
 def _expected(estimate: Estimate) -> str:

@@ -74,6 +74,14 @@ def test_a_cause_and_its_consequence_are_one_fault(estimator: Estimator) -> None
         assert one.estimate.after_fix is None
 
 
+def test_two_rules_that_see_one_thing_are_one_fault(estimator: Estimator) -> None:
+    fewer: tuple[Changes, Changes] = ({"nics": 8}, {"nics": 4})
+    findings = [finding(code, change, estimator) for code, change in (("IB002", fewer), ("TOP002", fewer))]
+    for one in with_next_limits(findings, estimator):
+        assert one.estimate is not None
+        assert one.estimate.after_fix is None
+
+
 def test_what_speaks_of_sockets_does_not_hold_back_rdma(estimator: Estimator) -> None:
     findings = [finding("NET001", SOCKETS, estimator), finding("NET005", UNTUNED, estimator)]
     sockets, untuned = (one.estimate for one in with_next_limits(findings, estimator))

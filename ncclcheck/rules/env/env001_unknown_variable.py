@@ -17,7 +17,8 @@ that is not in the tables.
 
 The setting that was meant is not in force, and nothing says so: the job runs on the default, and whoever reads the
 script believes otherwise. `NCCL_IB_GIDINDEX=3` leaves the GID index to NCCL, `NCCL_NVLS_DISABLE=1` leaves NVLS on.
-What that costs is what the setting was there to avoid.
+What that costs is what the setting was there to avoid: there is a number where the input shows that very loss (sockets
+with one thread, memory that the NIC does not read itself).
 
 ## Example
 
@@ -51,15 +52,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.settings import Setting, settings_of
 from ncclcheck.facts.variables import known, meant, variables
-from ncclcheck.rules.common import counted, listed, no_number
+from ncclcheck.rules.common import compared, counted, listed, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 from ncclcheck.rules.settings import MOST_SHOWN, NEEDS_SCRIPT, by_scripts, hosts_and_names, proof, written
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.rules.common import Numbers
 
 _CHECK = "grep 'set by environment' in a log of NCCL_DEBUG=INFO: what is not printed there is not read"
 
@@ -76,7 +79,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     ]
     near = {setting.name: name for setting in unread if (name := _meant(setting.name)) is not None}
     if near:
-        yield _misspelt([setting for setting in unread if setting.name in near], near)
+        yield _misspelt([setting for setting in unread if setting.name in near], near, estimator)
     foreign = [setting for setting in unread if setting.name not in near and _nccl(setting.name)]
     if foreign and not facts.is_rccl:
         yield _nobody(foreign)
@@ -94,7 +97,7 @@ def _meant(name: str) -> str | None:
     return other if len(name) >= 10 and abs(len(name) - len(other)) <= 1 and other[:4] == name[:4] else None
 
 
-def _misspelt(settings: list[Setting], near: dict[str, str]) -> Finding:
+def _misspelt(settings: list[Setting], near: dict[str, str], estimator: Estimator) -> Finding:
     often = all(variables().get(setting.name) is not None for setting in settings)
     pairs = [f"{setting.name} (meant: {near[setting.name]}?)" for setting in settings]
     return RULE.finding(
@@ -105,8 +108,18 @@ def _misspelt(settings: list[Setting], near: dict[str, str]) -> Finding:
         f"{'; '.join(_instead(setting, near[setting.name]) for setting in settings[:MOST_SHOWN])}; then {_CHECK}",
         hosts_and_names(settings),
         proof(settings),
-        **no_number("the job runs as if the variable were unset: the cost is that of the setting that was meant"),
+        **_numbers({near[setting.name] for setting in settings}, estimator),
     )
+
+
+def _numbers(meant: set[str], estimator: Estimator) -> Numbers:
+    """What the job would gain from the settings that were meant, where it shows that it lacks just that."""
+    shape = estimator.shape
+    if shape.network == "socket" and meant & {"NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"}:
+        return compared(estimator, {"tcp_tuned": True}, {"tcp_tuned": False})
+    if shape.gdr is Answer.NO and "NCCL_NET_GDR_LEVEL" in meant:
+        return compared(estimator, {"gdr": True}, {"gdr": False})
+    return no_number("the job runs as if the variable were unset: the cost is that of the setting that was meant")
 
 
 def _instead(setting: Setting, name: str) -> str:

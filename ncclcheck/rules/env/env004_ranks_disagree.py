@@ -45,20 +45,24 @@ to its own HCA on purpose. NCCL_DEBUG on rank 0 only is a habit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.settings import Disagreement, disagreements, printed_by_several
 from ncclcheck.facts.variables import agreement
-from ncclcheck.rules.common import counted, listed, no_number
+from ncclcheck.rules.common import counted, listed, no_number, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.evidence import Evidence
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.rules.common import Numbers
 
 _NEEDS = "what NCCL prints of its settings on several ranks of the job (NCCL_DEBUG=INFO, ENV in NCCL_DEBUG_SUBSYS)"
+# Both ends of a connection count steps, channels and what a step holds by these.
+_STOPS = re.compile(r"NCCL_(?:ALGO|PROTO|(?:LL_|LL128_)?BUFFSIZE|(?:MIN|MAX)_(?:NCHANNELS|NRINGS|CTAS))")
 _FIX = (
     "export one value on all ranks (mpirun -x NAME, srun --export=ALL); look for files that only some hosts have:"
     " pdsh -w ... 'cat /etc/nccl.conf ~/.nccl.conf; env | grep NCCL_' | dshbak -c"
@@ -70,14 +74,14 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     serious = [one for one in found if agreement(one.name) == "job"]
     others = [one for one in found if one not in serious]
     if serious:
-        yield _must_agree(serious)
+        yield _must_agree(serious, estimator)
     if others:
         yield _may_differ(others)
     if not found and not printed_by_several(facts):
         yield NotEvaluated(_NEEDS)
 
 
-def _must_agree(found: list[Disagreement]) -> Finding:
+def _must_agree(found: list[Disagreement], estimator: Estimator) -> Finding:
     values = [f"{one.name} ({_values(one)})" for one in found]
     return RULE.finding(
         Severity.ERROR,
@@ -86,10 +90,16 @@ def _must_agree(found: list[Disagreement]) -> Finding:
         _FIX,
         _subject(found),
         _proof(found),
-        **no_number(
-            "ranks that disagree hang, cut messages or run at the pace of the slowest: no bandwidth to compare"
-        ),
+        **_numbers(found, estimator),
     )
+
+
+def _numbers(found: list[Disagreement], estimator: Estimator) -> Numbers:
+    """A job that was measured does not stand still."""
+    stands = any(one.tied and _STOPS.fullmatch(one.name) for one in found)
+    if stands and estimator.shape.measured is None:
+        return stopped(estimator)
+    return no_number("ranks that disagree hang, cut messages or run at the pace of the slowest: which of it is open")
 
 
 def _may_differ(found: list[Disagreement]) -> Finding:

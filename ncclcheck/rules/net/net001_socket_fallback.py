@@ -156,7 +156,7 @@ def _finding(facts: Facts, estimator: Estimator, traffic: _Traffic) -> Finding:
         fix if sign else f"{fix}; {_TUNE}",
         {"hosts": traffic.machines},
         traffic.evidence,
-        **compared(estimator, {"network": "rdma"}, {"network": "socket", "tcp_tuned": by_plugin}),
+        **compared(estimator, {"network": "rdma"}, {"network": "socket"} | ({"tcp_tuned": True} if by_plugin else {})),
     )
 
 

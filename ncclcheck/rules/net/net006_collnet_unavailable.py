@@ -11,7 +11,7 @@ too many GPUs per node, or that the communicator has fewer nodes than the thresh
 
 With SHARP the switches add up what the nodes send, so data crosses the network once each way; the ring sends twice
 2(n-1)/n. All_reduce then has up to about twice the bandwidth of the network, and less latency at many nodes. Without
-it the job runs as if nothing had been asked: ring, tree or NVLSTree.
+it the job runs as if nothing had been asked: ring, tree or NVLSTree. On two nodes the tree already does as well.
 
 ## Example
 
@@ -49,7 +49,7 @@ from ncclcheck.facts.collnet import collnet_channels
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.settings import Setting, set_to
 from ncclcheck.facts.variables import choice
-from ncclcheck.rules.common import is_on, listed, no_number
+from ncclcheck.rules.common import compared, felt, is_on, listed, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 from ncclcheck.rules.settings import hosts_and_names, proof, written
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.evidence import Evidence
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.rules.common import Numbers
 
 _NEEDS_ENV = "the settings: NCCL_DEBUG=INFO with ENV in NCCL_DEBUG_SUBSYS prints them"
 _NEEDS = "the line 'N coll channels, M collnet channels' (NCCL 2.20.3+) of a communicator on several nodes"
@@ -78,14 +79,14 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         return
     if refused:
         text = refused[0].fields["text"]
-        yield _finding(asked, f"NCCL refuses: {text}", machines_of(refused), evidence_of(refused, 2))
+        yield _finding(asked, f"NCCL refuses: {text}", machines_of(refused), evidence_of(refused, 2), estimator)
     elif few:
         said = f"communicators have fewer nodes than the threshold of {few[0].value}"
-        yield _finding(asked, said, machines_of(few), evidence_of(few, 2))
+        yield _finding(asked, said, machines_of(few), evidence_of(few, 2), estimator)
     elif channels.counts and facts.crossing.answer is Answer.YES:
         loaded = [seen.value for seen in facts.notes("collnet_plugin_loaded")]
         why = f"although the plugin {listed(loaded)} is loaded" if loaded else "and no collnet plugin is seen to load"
-        yield _finding(asked, f"all communicators have 0 collnet channels, {why}", (), channels.none)
+        yield _finding(asked, f"all communicators have 0 collnet channels, {why}", (), channels.none, estimator)
     else:
         yield NotEvaluated(_NEEDS)
 
@@ -101,7 +102,9 @@ def _nothing_but_collnet(facts: Facts, setting: Setting) -> bool:
     return bool(taken) and all(name.startswith("CollNet") for name in taken)
 
 
-def _finding(asked: list[Setting], why: str, machines: tuple[str, ...], evidence: tuple[Evidence, ...]) -> Finding:
+def _finding(
+    asked: list[Setting], why: str, machines: tuple[str, ...], evidence: tuple[Evidence, ...], estimator: Estimator
+) -> Finding:
     subject = hosts_and_names(asked)
     return RULE.finding(
         Severity.INFO,
@@ -111,8 +114,16 @@ def _finding(asked: list[Setting], why: str, machines: tuple[str, ...], evidence
         " LD_LIBRARY_PATH), check the aggregation manager with sharp_hello; or unset it",
         {**subject, "hosts": tuple(sorted({*subject["hosts"], *machines}))},
         (*proof(asked)[:2], *evidence[:2]),
-        **no_number("the model has no measured point of a job with SHARP"),
+        **_numbers(estimator),
     )
+
+
+def _numbers(estimator: Estimator) -> Numbers:
+    network = estimator.shape.network
+    if network not in ("", "ib"):
+        return no_number(f"SHARP is InfiniBand's, and this job's network is {network}")
+    numbers = compared(estimator, {"network": "ib", "sharp": True}, {"network": "ib", "sharp": False})
+    return felt(numbers, "on this job the model has SHARP no faster than what NCCL takes without it")
 
 
 RULE = Rule(

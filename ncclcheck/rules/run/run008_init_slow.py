@@ -12,7 +12,8 @@ rendezvous itself is slow.
 ## Why it costs
 
 Seconds at each start and each new communicator, times all GPUs: 60 s on 512 GPUs are 8.5 GPU-hours. It is no loss of
-bandwidth and needs no change of NCCL's transports.
+bandwidth and needs no change of NCCL's transports. The cost counts what would be gained: the wait beyond that of the
+latest rank, where some came late, else all of it.
 
 ## Example
 
@@ -45,7 +46,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.init_times import InitTimes, init_times
-from ncclcheck.rules.common import no_number, place
+from ncclcheck.rules.common import place
 from ncclcheck.rules.failures import folded, ranks_in_words
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -78,11 +79,11 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         yield NotEvaluated(_NEEDS_RELEASE if old else _NEEDS)
     for one in times:
         if one.total >= _LONG_S and max(one.bootstrap, one.connections) >= _SHARE * one.total:
-            yield _finding(one)
+            yield _finding(one, estimator)
             return
 
 
-def _finding(one: InitTimes) -> Finding:
+def _finding(one: InitTimes, estimator: Estimator) -> Finding:
     late = one.late if len(one.late) * 2 < one.ranks else ()
     message, fix = _told(one, late)
     return RULE.finding(
@@ -92,8 +93,15 @@ def _finding(one: InitTimes) -> Finding:
         fix,
         {"hosts": one.late_machines if late else (), "ranks": folded(late)},
         one.evidence,
-        **no_number("seconds at each init, no bandwidth"),
+        cost=estimator.at_each_init(_wait(one, late), one.nranks),
+        no_estimate_because="seconds at each init, no bandwidth",
     )
+
+
+def _wait(one: InitTimes, late: tuple[int, ...]) -> float:
+    if one.connections > one.bootstrap:
+        return one.connections
+    return one.bootstrap - one.shortest if late else one.bootstrap
 
 
 def _told(one: InitTimes, late: tuple[int, ...]) -> tuple[str, str]:
