@@ -81,7 +81,7 @@ INFO NET001 socket-fallback  gpu-[001-064]
   All traffic between the 64 machines goes over TCP sockets, because NCCL found
   no InfiniBand device.
     run.log:12: gpu-001:4242:4301 [0] NCCL INFO NET/IB : No device found.
-  number all_reduce 360 -> 2.5 GB/s, 150x slower
+  number all_reduce 360 (330-370) -> 2.5 (1.0-3.1) GB/s, 150x slower (110x-360x)
   fix    pass the devices into the container:
 """
 
