@@ -247,14 +247,15 @@ def _collnet(config: Config, table: Hardware, intra: Limit, net: Limit | None) -
 def _others(config: Config, table: Hardware, factors: Factors) -> Iterator[Plateau]:
     """Collectives without trees: the ring's number, shared by the GPUs of a node where each has its own peer."""
     intra = inside_node(config, table)
-    if config.nodes == 1:
-        yield _ring(config, table, intra, None)
-        return
-    net = out_of_node(config, table, factors)
     n, g = config.ranks, config.gpus_per_node
-    share = {"sendrecv": 1 / g, "all_to_all": (n - 1) / (n - g) / g}.get(config.collective, 1.0)
-    ring = _ring(config, table, intra, net if share == 1.0 else net.times(share))
-    pat = g == 1 and config.collective in ("all_gather", "reduce_scatter")
+    net = out_of_node(config, table, factors) if config.nodes > 1 else None
+    if config.collective in ("sendrecv", "all_to_all"):
+        if net is not None and g > 1:
+            net = net.times(1 / g if config.collective == "sendrecv" else (n - 1) / (n - g) / g)
+        yield replace(_ring(config, table, intra, net), algorithm="p2p")
+        return
+    ring = _ring(config, table, intra, net)
+    pat = net is not None and g == 1 and config.collective in ("all_gather", "reduce_scatter")
     if not pat or config.algorithm != "pat":
         yield ring
     if pat and config.algorithm in ("", "pat"):

@@ -226,7 +226,8 @@ def _found_inputs(job: Job, found: Candidates, configs: Sequence[Config]) -> lis
 
 def _more_givens(job: Job, configs: Sequence[Config], table: Hardware) -> Iterator[Given]:
     """What a healthy job has, and what else flags settle."""
-    if any(config.gpus_per_node > 1 and table.gpus[config.gpu].nvls for config in configs):
+    reduces = [config for config in configs if config.collective == "all_reduce" and config.gpus_per_node > 1]
+    if any(table.gpus[config.gpu].nvls for config in reduces):
         on = any(config.nvls for config in configs)
         yield Given("NVLS", "on" if on else "off", "--nccl" if job.release else ASSUMED)
     rdma = [config for config in configs if config.nodes > 1 and config.network != "socket"]
