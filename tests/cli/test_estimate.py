@@ -130,13 +130,13 @@ def test_options_before_a_subcommand_are_not_lost_in_silence(capsys: Capture) ->
 def test_every_flag_together(capsys: Capture) -> None:
     answer = document(
         "estimate --nodes 4 --gpus-per-node 8 --gpu h100-sxm --nics 8 --nic-gbps 200 --transport roce --bytes 1GB"
-        " --collective allgather --algo ring --proto simple --channels 4 --intra pcie-switch"
+        " --collective allreduce --algo ring --proto simple --channels 4 --intra pcie-switch"
         " --pcie-gen 4 --nccl 2.16.5",
         capsys,
     )
     config = answer["config"]
     assert (config["collective"], config["channels"], config["intra"], config["pcie_gen"]) == (
-        "all_gather", 4, "pcie-switch", 4,
+        "all_reduce", 4, "pcie-switch", 4,
     )  # fmt: skip
     assert answer["bytes"] == 10**9
     assert {row["origin"] for row in answer["inputs"]} >= {"--algo", "--proto", "--channels", "--intra", "--nccl"}
