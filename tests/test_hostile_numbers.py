@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ncclcheck.cli.pipeline import Selection, run_check
-from ncclcheck.estimate.estimator import EstimateOptions
+from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.inputs.source import file_source
 from ncclcheck.readers.records import parse_records
 from ncclcheck.report.formats import render

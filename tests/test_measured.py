@@ -10,7 +10,7 @@ import pytest
 from perf_samples import Run
 
 from ncclcheck.cli.pipeline import Checked, Selection, quoter, run_check, run_parse
-from ncclcheck.estimate.estimator import EstimateOptions
+from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.inputs.source import file_source
 from ncclcheck.report.formats import render

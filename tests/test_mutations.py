@@ -16,7 +16,8 @@ from loggen import Shape, ShapeError, lines, parse_release, resolve
 
 from ncclcheck.engine.registry import load_registry
 from ncclcheck.engine.run import Evaluation, evaluate
-from ncclcheck.estimate.estimator import EstimateOptions, Estimator
+from ncclcheck.estimate.estimator import Estimator
+from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.facts.facts import Facts
 from ncclcheck.readers.read import read_sources
 from ncclcheck.rules.model import Finding, Severity

@@ -17,7 +17,8 @@ import pytest
 
 from ncclcheck.engine.registry import load_registry
 from ncclcheck.engine.run import Evaluation, evaluate
-from ncclcheck.estimate.estimator import EstimateOptions, Estimator
+from ncclcheck.estimate.estimator import Estimator
+from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.facts.facts import Facts
 from ncclcheck.inputs.source import file_source
 from ncclcheck.readers.read import read_sources

@@ -13,8 +13,8 @@ from ncclcheck.cli.progress import progress
 if TYPE_CHECKING:
     from ncclcheck.engine.registry import Registry
     from ncclcheck.engine.report import Report
-    from ncclcheck.estimate.estimator import EstimateOptions
     from ncclcheck.estimate.model import Model
+    from ncclcheck.estimate.options import EstimateOptions
     from ncclcheck.facts.evidence import Evidence
     from ncclcheck.inputs.source import Source
     from ncclcheck.readers.read import Reading
@@ -78,7 +78,9 @@ def estimate_options(
     step: the options of `step_options`, by their names.
     """
     from ncclcheck.cli.step_options import step_fields
-    from ncclcheck.estimate.estimator import EstimateOptions, Estimator, parse_params
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.estimate.options import EstimateOptions
+    from ncclcheck.estimate.quantities import parse_params
     from ncclcheck.facts.shape import JobShape
 
     given: dict[str, Any] = {"gpu": local_gpu() if gpu == "local" else gpu, "nic_gbit": nic_gbps, "dtype": dtype}

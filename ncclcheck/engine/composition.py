@@ -15,7 +15,8 @@ from ncclcheck.estimate.estimates import Estimate, Mended
 from ncclcheck.rules.model import Finding
 
 if TYPE_CHECKING:
-    from ncclcheck.estimate.estimator import Changes, Estimator
+    from ncclcheck.estimate.estimates import Changes
+    from ncclcheck.estimate.estimator import Estimator
 
 # Under this another fault does not hold back what mending brings.
 _HELD_BACK = 0.95

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from ncclcheck.estimate.training.step import StepEstimate
 
 
+Changes = Mapping[str, object]
+"""Fields of Config that are put on a job; a tuple stands for "one of these"."""
+
+
 class Mended(NamedTuple):
     """Bus bandwidth in GB/s once this fault is mended and the others are not, the limit that binds then, and the code
     of the fault that it comes from."""
@@ -49,8 +53,8 @@ class Estimate:
     sync_seconds_actual: Range | None = None
     extra_seconds: Range | None = None
     step: StepEstimate | None = None
-    healthy_changes: Mapping[str, object] = field(default_factory=dict)
-    actual_changes: Mapping[str, object] = field(default_factory=dict)
+    healthy_changes: Changes = field(default_factory=dict)
+    actual_changes: Changes = field(default_factory=dict)
     after_fix: Mended | None = None
 
 

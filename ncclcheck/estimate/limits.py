@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import Cpu, Gpu, Hardware
+from ncclcheck.estimate.quantities import rate_text
 from ncclcheck.estimate.ranges import Range
 
 ALL = Range(1.0, 1.0, 1.0)
@@ -44,11 +45,6 @@ class Factors(NamedTuple):
     fabric: Range = ALL
     node: Range = ALL
     all: Range = ALL
-
-
-def rate_text(gbps: float) -> str:
-    """Three digits, no exponent."""
-    return f"{gbps:.0f}" if gbps >= 100 else f"{gbps:.3g}"
 
 
 def known_limit(table: Hardware, name: str, gbps: float, product: str = "") -> Limit:

@@ -22,12 +22,11 @@ from ncclcheck.estimate.limits import (
     known_limit,
     lowest,
     out_of_node,
-    rate_text,
 )
-from ncclcheck.estimate.quantities import size_text
+from ncclcheck.estimate.quantities import rate_text, size_text
 from ncclcheck.estimate.ranges import Range
 
-__all__ = ["Config", "Model", "NotModelledError", "Plateau", "busbw_factor", "shipped_model"]
+__all__ = ["Config", "Model", "NotModelledError", "Plateau", "busbw_factor", "call_seconds", "shipped_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,12 @@ def busbw_factor(collective: str, ranks: int) -> float:
     if collective in ("all_gather", "reduce_scatter", "all_to_all"):
         return (ranks - 1) / ranks
     return 1.0
+
+
+def call_seconds(busbw: Range, nbytes: float, collective: str, ranks: int) -> Range:
+    """Seconds of one call of so many bytes (as nccl-tests counts them) at a bus bandwidth in GB/s."""
+    work = nbytes * busbw_factor(collective, ranks) / 1e9
+    return Range(work / busbw.high, work / busbw.expected, work / busbw.low)
 
 
 class Model:

@@ -1,4 +1,4 @@
-"""Durations, sizes, prices and counts as people write them on a command line, and back.
+"""Durations, sizes, prices and counts as people write them on a command line, and numbers as they read them.
 
 Every parser raises ValueError with a sentence that says what was given and what is accepted.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import isfinite
+from math import floor, isfinite, isinf, log10
 
 from ncclcheck.estimate.ranges import Range
 
@@ -95,6 +95,28 @@ def count_text(count: float) -> str:
     return f"{count:g}"
 
 
+def rate_text(gbps: float) -> str:
+    """Three digits, no exponent."""
+    return f"{gbps:.0f}" if gbps >= 100 else f"{gbps:.3g}"
+
+
 def percent_text(share: Range) -> str:
     """A range of shares: "60 to 90 %"."""
     return f"{100 * share.low:.3g} to {100 * share.high:.3g} %"
+
+
+def two_digits(value: float) -> str:
+    """48.31 -> 48, 2.46 -> 2.5, 487 -> 490, 0.0423 -> 0.042."""
+    if not isfinite(value):
+        return "unbounded" if isinf(value) else "unknown"
+    rounded = float(f"{value:.1e}")
+    if rounded == 0:
+        return "0"
+    decimals = max(0, 1 - floor(log10(abs(rounded))))
+    return f"{rounded:.{decimals}f}"
+
+
+def with_range(value: Range, unit: str = "") -> str:
+    """`2.5 (2.0-3.1)`, with the unit behind each number where it is a mere letter (`19x (15x-24x)`)."""
+    low, expected, high = (two_digits(number) for number in (value.low, value.expected, value.high))
+    return f"{expected}{unit}" if low == high else f"{expected}{unit} ({low}{unit}-{high}{unit})"

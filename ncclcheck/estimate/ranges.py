@@ -14,6 +14,11 @@ class Range(NamedTuple):
     expected: float
     high: float
 
+    @property
+    def text(self) -> str:
+        """`0.3 / 0.4 / 0.5`."""
+        return " / ".join(f"{number:g}" for number in self)
+
     def scale(self, factor: float) -> Range:
         return Range(self.low * factor, self.expected * factor, self.high * factor)
 

@@ -31,12 +31,10 @@ def _of_config(config: Config, table: Hardware) -> Iterator[Given]:
         yield from _between(config, gpu, table)
     for name in config.effects:
         effect = table.effects[name]
-        low, expected, high = effect.factor
-        yield _given(f"factor {name}", f"x {low:g} / {expected:g} / {high:g}", effect.source)
+        yield _given(f"factor {name}", f"x {effect.factor.text}", effect.source)
     if config.crossing_share:
         crossing = table.effects["crossing"]
-        low, expected, high = crossing.factor
-        share = f"{config.crossing_share:.3g} of the traffic at x {low:g} / {expected:g} / {high:g}"
+        share = f"{config.crossing_share:.3g} of the traffic at x {crossing.factor.text}"
         yield _given("traffic that changes rails", share, crossing.source)
     latency = table.latency
     low, high = latency.spread

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ncclcheck.estimate.figures import Answer
+from ncclcheck.estimate.quantities import with_range
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.report.escape import json_without_commands
-from ncclcheck.report.numbers import with_range
 from ncclcheck.report.page import Page
 from ncclcheck.report.style import Style
 

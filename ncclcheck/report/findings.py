@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from ncclcheck.engine.links import parents_of
 from ncclcheck.estimate.estimates import Estimate
+from ncclcheck.estimate.quantities import size_text, two_digits, with_range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.hosts import fold
-from ncclcheck.report.numbers import between, byte_size, two_digits, with_range
+from ncclcheck.report.numbers import between
 from ncclcheck.report.page import Page
 from ncclcheck.report.step import write_change
 from ncclcheck.rules.model import Confidence, Finding, Severity
@@ -84,7 +85,7 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -
             page.line(f"after this fix alone {busbw} GB/s: limited by {mended.limit}, see {other}", indent=9)
         if estimate.sync_seconds_healthy is not None and estimate.sync_seconds_actual is not None:
             before, after = with_range(estimate.sync_seconds_healthy), with_range(estimate.sync_seconds_actual)
-            page.line(f"gradient sync of {byte_size(estimate.sync_bytes)}: {before} -> {after} s", indent=9)
+            page.line(f"gradient sync of {size_text(estimate.sync_bytes)}: {before} -> {after} s", indent=9)
             seconds_shown = True
         if estimate.step is not None:
             write_change(page, estimate.step, explain)

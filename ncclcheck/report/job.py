@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ncclcheck.engine.report import InputSummary, Measurement, Report
+from ncclcheck.estimate.quantities import size_text, with_range
 from ncclcheck.facts.measured import binary_size
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
 from ncclcheck.report.hosts import fold
-from ncclcheck.report.numbers import byte_size, counted, with_range
+from ncclcheck.report.numbers import counted
 from ncclcheck.report.page import Page
 from ncclcheck.report.step import write_step
 
@@ -126,7 +127,7 @@ def _communicators(kind: CommunicatorKind) -> str:
 
 
 def _operation(kind: OperationKind) -> str:
-    size = f"{kind.count} elements" if kind.nbytes is None else f"{byte_size(kind.nbytes)} {kind.datatype}"
+    size = f"{kind.count} elements" if kind.nbytes is None else f"{size_text(kind.nbytes)} {kind.datatype}"
     among = f" among {counted(kind.nranks, 'rank')}" if kind.nranks else ""
     return f"{kind.calls} x {kind.op} of {size}{among}"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ncclcheck.engine.report import Report
+from ncclcheck.estimate.quantities import two_digits, with_range
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import HOURS, Loss
 from ncclcheck.estimate.training.step import StepEstimate
-from ncclcheck.report.numbers import between, thousands, two_digits, with_range
+from ncclcheck.report.numbers import between, thousands
 from ncclcheck.report.page import Page
 
 _COLLECTIVES_SHOWN = 4

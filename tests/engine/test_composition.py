@@ -8,7 +8,8 @@ import pytest
 
 from ncclcheck.engine.composition import with_next_limits
 from ncclcheck.estimate.config import Config
-from ncclcheck.estimate.estimator import Changes, Estimator
+from ncclcheck.estimate.estimates import Changes
+from ncclcheck.estimate.estimator import Estimator
 from ncclcheck.estimate.model import shipped_model
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.shape import JobShape

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ncclcheck.estimate.estimates import Estimate
-from ncclcheck.estimate.estimator import EstimateOptions, Estimator, parse_params, two_digits
+from ncclcheck.estimate.estimator import Estimator
+from ncclcheck.estimate.options import EstimateOptions
+from ncclcheck.estimate.quantities import parse_params, two_digits
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
@@ -217,15 +219,6 @@ def test_no_estimate_says_why(shape: JobShape, healthy: Mapping[str, object], wo
     assert Estimator(PROVEN).why_not is None
 
 
-def test_a_measurement_replaces_the_model_for_actual() -> None:
-    got = Estimator(PROVEN).against(40.0)
-    assert got is not None
-    assert got.basis == "measured"
-    assert got.actual == Range(40.0, 40.0, 40.0)
-    assert got.slowdown.expected == pytest.approx(12.1, abs=0.1)
-    assert Estimator(PROVEN).against(float("nan")) is None
-
-
 def test_expected_bandwidth() -> None:
     got = Estimator(PROVEN).expect()
     assert got is not None
@@ -294,22 +287,6 @@ def test_options_that_are_none(fields: Mapping[str, object]) -> None:
 def test_an_unknown_gpu_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="unknown GPU"):
         Estimator(PROVEN, EstimateOptions(gpu="abacus"))
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (487.0, "490"),
-        (3.0, "3.0"),
-        (0.0123, "0.012"),
-        (99.6, "100"),
-        (1234.0, "1200"),
-        (9.96, "10"),
-        (0.0, "0"),
-    ],
-)
-def test_two_digits(value: float, text: str) -> None:
-    assert two_digits(value) == text
 
 
 # ---------------------------------------------------------------------------------------------- with a measurement

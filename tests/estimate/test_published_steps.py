@@ -13,9 +13,12 @@ from typing import NamedTuple
 
 import pytest
 
-from ncclcheck.estimate.estimator import EstimateOptions, Estimator
+from ncclcheck.estimate.estimator import Estimator
+from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.training.step import StepEstimate
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.shape import JobShape
 
 SOCKETS_GBPS = 3.19
@@ -85,7 +88,9 @@ def seconds(step: StepEstimate | None) -> tuple[float, float]:
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_steps_with_the_measured_bandwidth(run: Run) -> None:
     """The volume of FSDP at the bandwidth of nccl-tests on the same cluster, and InfiniBand by the model."""
-    got = estimator(run).against(SOCKETS_GBPS)
+    known, line = estimator(run), Evidence("table.txt", 12, "")
+    sockets = Measured("all_reduce", *[SOCKETS_GBPS] * 3, 1 << 27, 8 << 30, True, True, None, None, (), line)
+    got = Estimator(replace(known.shape, measured=sockets), known.options).compare({}, {"network": "socket"})
     assert got is not None
     on_infiniband, on_sockets = seconds(got.step)
     assert on_sockets == pytest.approx(run.step(run.on_sockets), rel=0.20)

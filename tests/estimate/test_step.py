@@ -11,14 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncclcheck.estimate.estimator import EstimateOptions, Estimator
+from ncclcheck.estimate.estimator import Estimator
 from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.parallelism import Plan
 from ncclcheck.estimate.training.step import StepEstimate
 from ncclcheck.estimate.training.step_time import Timing, compute_of, hidden
 from ncclcheck.estimate.training.workload import Collective, Workload
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.shape import JobShape
 
 YES = Answer.YES
@@ -181,11 +184,16 @@ def test_a_plan_alone_gives_the_ranks() -> None:
     assert got.comm_actual.expected > 0
 
 
+def measured(busbw: float) -> Measured:
+    """The plateau of an all_reduce of all ranks."""
+    line = Evidence("table.txt", 12, "")
+    return Measured("all_reduce", busbw, busbw, busbw, 1 << 27, 8 << 30, True, True, None, None, (), line)
+
+
 def test_a_measured_bandwidth_counts_between_nodes_only() -> None:
-    got = Estimator(H100, PLANNED).against(40.0)
+    got = Estimator(replace(H100, measured=measured(40.0)), PLANNED).step()
     assert got is not None
-    assert got.step is not None
-    found = {one.name: one for one in got.step.collectives}
+    found = {one.name: one for one in got.collectives}
     gather = found["all_gather of FSDP"]
     assert gather.actual.expected == pytest.approx(2 * 140 / 8 * 31 / 32 / (40 / 8))
     assert gather.limit_actual == "measured"
@@ -194,17 +202,15 @@ def test_a_measured_bandwidth_counts_between_nodes_only() -> None:
 
 def test_a_measured_ring_carries_other_collectives() -> None:
     """Four gigabytes per second over sockets, more than the model expects, and as much for all that rings carry."""
-    got = Estimator(replace(H100, network="socket"), PLANNED).against(4.0)
+    got = Estimator(replace(H100, network="socket", measured=measured(4.0)), PLANNED).step()
     assert got is not None
-    assert got.step is not None
-    gather = next(one for one in got.step.collectives if one.op == "all_gather")
+    gather = next(one for one in got.collectives if one.op == "all_gather")
     assert gather.limit_actual == "measured"
-    two = replace(H100, nodes=2, nranks=16)  # a tree on two nodes is faster than the ring that gathers
-    plan = replace(PLANNED, plan=Plan(dp=16))
-    got = Estimator(two, plan).against(480.0)
+    # a tree on two nodes is faster than the ring that gathers
+    two = replace(H100, nodes=2, nranks=16, measured=measured(480.0))
+    got = Estimator(two, replace(PLANNED, plan=Plan(dp=16))).step()
     assert got is not None
-    assert got.step is not None
-    gather = next(one for one in got.step.collectives if one.op == "all_gather")
+    gather = next(one for one in got.collectives if one.op == "all_gather")
     assert gather.limit_actual != "measured"
 
 

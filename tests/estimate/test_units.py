@@ -8,11 +8,12 @@ import pint
 import pytest
 
 from ncclcheck.estimate.config import Config
-from ncclcheck.estimate.estimator import EstimateOptions, Estimator
+from ncclcheck.estimate.estimator import Estimator
 from ncclcheck.estimate.figures import Answer
 from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.limits import Factors, inside_node, out_of_node
 from ncclcheck.estimate.model import busbw_factor, shipped_model
+from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import parse_duration, parse_params, parse_size
 from ncclcheck.estimate.questions.bandwidth import bandwidth
 from ncclcheck.estimate.questions.changes import WITH

@@ -11,10 +11,10 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ncclcheck.estimate.quantities import size_text, two_digits, with_range
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.report.hosts import fold
 from ncclcheck.report.job import fold_numbers
-from ncclcheck.report.numbers import byte_size, two_digits, with_range
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,8 @@ def test_fold_numbers() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [(48.31, "48"), (2.46, "2.5"), (487.0, "490"), (0.0423, "0.042"), (1.0, "1.0"), (0.996, "1.0"), (99.6, "100"),
-     (0.0, "0"), (12345.0, "12000"), (1e-9, "0.0000000010"), (inf, "unbounded"), (nan, "unknown"), (-2.0, "-2.0")],
+     (9.96, "10"),      (0.0, "0"), (12345.0, "12000"),
+     (1e-9, "0.0000000010"), (inf, "unbounded"), (nan, "unknown"), (-2.0, "-2.0")],
 )  # fmt: skip
 def test_two_digits(value: float, text: str) -> None:
     assert two_digits(value) == text
@@ -75,4 +76,4 @@ def test_two_digits(value: float, text: str) -> None:
 def test_ranges_and_sizes() -> None:
     assert with_range(Range(15, 19, 24.4), "x") == "19x (15x-24x)"
     assert with_range(Range(2, 2.01, 2.04)) == "2.0"
-    assert [byte_size(size) for size in (140 * 10**9, 10**9, 1500, 12)] == ["140 GB", "1 GB", "1.5 kB", "12 B"]
+    assert [size_text(size) for size in (140 * 10**9, 10**9, 1500, 12)] == ["140 GB", "1 GB", "1.5 kB", "12 B"]

@@ -15,10 +15,10 @@ import click
 from ncclcheck.cli.exits import CLEAN, NOTHING_TO_JUDGE
 from ncclcheck.cli.output import complain, write_file, write_stdout
 from ncclcheck.estimate.model import Model
+from ncclcheck.estimate.quantities import with_range
 from ncclcheck.estimate.questions.batch import NEEDED, answer
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.report.escape import clean, json_without_commands
-from ncclcheck.report.numbers import with_range
 
 _LARGEST_BYTES = 64 << 20
 

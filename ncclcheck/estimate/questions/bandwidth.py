@@ -7,18 +7,16 @@ never multiplied.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import log
 from typing import Any, NamedTuple
 
+from ncclcheck.estimate.comparison import Pair, busbw, middle, most_common, one_of
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.figures import Answer, Figure, Given
 from ncclcheck.estimate.hardware import Hardware
-from ncclcheck.estimate.limits import rate_text
-from ncclcheck.estimate.model import Model, Plateau, busbw_factor
-from ncclcheck.estimate.quantities import size_text
+from ncclcheck.estimate.model import Model, Plateau, busbw_factor, call_seconds
+from ncclcheck.estimate.quantities import rate_text, size_text
 from ncclcheck.estimate.questions.changes import WITH, Change, apply
 from ncclcheck.estimate.questions.job import RACK_LIMIT, Job, Setup, message_text, set_up
 from ncclcheck.estimate.ranges import Range, spread
@@ -100,15 +98,6 @@ def bandwidth(job: Job, size: int, model: Model, changes: Sequence[Change] = ())
     return Bandwidth(answer, before, curve, after, slowdown, curve_after, ladder)
 
 
-class _Side(NamedTuple):
-    """One configuration before and after, and what the model says of them."""
-
-    before: Config
-    after: Config
-    healthy: Plateau
-    actual: Plateau
-
-
 class _Compared:
     """Every configuration of a job beside what changes make of it."""
 
@@ -118,7 +107,7 @@ class _Compared:
         self.changes = changes
         self.loses = all(change.loses for change in changes)
 
-    def sides(self, size: int) -> list[_Side]:
+    def sides(self, size: int) -> list[Pair]:
         """Raises NotModelledError if no configuration has a number; else those without one are left out."""
         sides, refusal = [], NotModelledError("no configuration fits")
         for before, after in self.pairs:
@@ -130,7 +119,7 @@ class _Compared:
                 continue
             if self.loses:
                 actual = _no_better(healthy, actual)
-            sides.append(_Side(before, after, healthy, actual))
+            sides.append(Pair(before, after, healthy, actual, before.ranks))
         if not sides:
             raise refusal
         return sides
@@ -144,31 +133,20 @@ class _Compared:
         )
 
     def slowdown(self, size: int) -> Range:
-        """Before / after, configuration by configuration; below 1 is a gain, and what only takes away is none."""
-        whole = spread([_ratio(side.healthy.busbw, side.actual.busbw) for side in self.sides(size)])
-        return Range(*(max(1.0, one) for one in whole)) if self.loses else whole
+        """Before / after, configuration by configuration; below 1 is a gain."""
+        return spread([side.slowdown() if self.loses else side.ratio() for side in self.sides(size)])
 
-    def middle(self, size: int) -> _Side:
-        """The configuration nearest to the expected numbers: its formulas are shown."""
-        sides = self.sides(size)
-        before = spread([side.healthy.busbw for side in sides]).expected
-        after = spread([side.actual.busbw for side in sides]).expected
-        return min(
-            sides,
-            key=lambda side: (
-                abs(log(side.healthy.busbw.expected / before)) + abs(log(side.actual.busbw.expected / after))
-            ),
-        )
+    def middle(self, size: int) -> Pair:
+        return middle(self.sides(size))
 
     def _point(self, reached: Sequence[tuple[Config, Plateau]], size: int) -> Point:
-        rows = [_of_bus(plateau.busbw, config, size) for config, plateau in reached]
         return Point(
             size,
-            spread([seconds for seconds, _ in rows]),
-            spread([algbw for _, algbw in rows]),
-            spread([plateau.busbw for _, plateau in reached]),
-            _most_common(self._limit(config, plateau, size) for config, plateau in reached),
-            _most_common(plateau.algorithm for _, plateau in reached),
+            spread([call_seconds(one.busbw, size, config.collective, config.ranks) for config, one in reached]),
+            spread([one.busbw.scale(1 / busbw_factor(config.collective, config.ranks)) for config, one in reached]),
+            busbw([plateau for _, plateau in reached]),
+            most_common(self._limit(config, plateau, size) for config, plateau in reached),
+            most_common(plateau.algorithm for _, plateau in reached),
         )
 
     def _limit(self, config: Config, plateau: Plateau, size: int) -> str:
@@ -181,23 +159,6 @@ def _no_better(healthy: Plateau, actual: Plateau) -> Plateau:
     if actual.busbw.expected >= healthy.busbw.expected:
         return healthy
     return replace(actual, busbw=Range(*map(min, actual.busbw, healthy.busbw)))
-
-
-def _ratio(before: Range, after: Range) -> Range:
-    if before == after:
-        return Range(1.0, 1.0, 1.0)
-    return Range(before.low / after.high, before.expected / after.expected, before.high / after.low)
-
-
-def _of_bus(busbw: Range, config: Config, size: int) -> tuple[Range, Range]:
-    """Seconds of a call and algbw."""
-    algbw = busbw.scale(1 / busbw_factor(config.collective, config.ranks))
-    low, expected, high = (size / 1e9 / rate for rate in reversed(algbw))
-    return Range(low, expected, high), algbw
-
-
-def _most_common(names: Iterable[str]) -> str:
-    return " or ".join(name for name, _ in Counter(names).most_common(3))
 
 
 def _rungs(model: Model, configs: Sequence[Config], changes: Sequence[Change], size: int) -> Iterator[Rung]:
@@ -260,7 +221,7 @@ def _job_text(job: Job, setup: Setup) -> str:
 
 def _figures(whole: _Compared, size: int) -> tuple[Figure, ...]:
     point, _ = whole.at(size)
-    side, more = whole.middle(size), _one_of(whole, size)
+    side, more = whole.middle(size), one_of(len(whole.sides(size)))
     return (
         Figure("busbw", point.busbw, "GB/s", side.healthy.formula + more),
         Figure("algbw", point.algbw, "GB/s", _algbw_formula(side.before, side.healthy) + more),
@@ -270,7 +231,7 @@ def _figures(whole: _Compared, size: int) -> tuple[Figure, ...]:
 
 def _figures_of_change(whole: _Compared, size: int, slowdown: Range) -> tuple[Figure, ...]:
     before, after = whole.at(size)
-    side, more = whole.middle(size), _one_of(whole, size)
+    side, more = whole.middle(size), one_of(len(whole.sides(size)))
     h, a = side.healthy.busbw.expected, side.actual.busbw.expected
     return (
         Figure("busbw before", before.busbw, "GB/s", side.healthy.formula + more),
@@ -279,11 +240,6 @@ def _figures_of_change(whole: _Compared, size: int, slowdown: Range) -> tuple[Fi
         Figure("time before", before.seconds, "s", _seconds_formula(side.before, side.healthy, size) + more),
         Figure("time after", after.seconds, "s", _seconds_formula(side.after, side.actual, size) + more),
     )
-
-
-def _one_of(whole: _Compared, size: int) -> str:
-    count = len(whole.sides(size))
-    return f" [1 of {count} configurations that fit]" if count > 1 else ""
 
 
 def _algbw_formula(config: Config, reached: Plateau) -> str:

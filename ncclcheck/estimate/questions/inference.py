@@ -12,9 +12,8 @@ from math import ceil, floor
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.figures import Answer, Sheet
 from ncclcheck.estimate.hardware import Gpu, Hardware
-from ncclcheck.estimate.limits import rate_text
-from ncclcheck.estimate.model import Model, busbw_factor
-from ncclcheck.estimate.quantities import between, count_text, duration_text, percent_text, size_text
+from ncclcheck.estimate.model import Model, busbw_factor, call_seconds
+from ncclcheck.estimate.quantities import between, count_text, duration_text, percent_text, rate_text, size_text
 from ncclcheck.estimate.questions.roofline import STORED_BYTES, critical_batch, host_link_gbps, math_gain, offload_tax
 from ncclcheck.estimate.ranges import Range, exactly, over
 
@@ -309,8 +308,9 @@ def _bytes_of_all_reduce(ask: Serving, gpu: Gpu, path: str, model: Model, sheet:
         return nothing, ""
     intra = "nvlink" if path == "NVLink" else "pcie-cpu" if gpu.p2p else "shm"
     busbw, factor = model.plateau(Config(1, ask.tp, gpu.name, intra)).busbw, busbw_factor("all_reduce", ask.tp)
-    seconds = over(lambda gbps: size * factor / (gbps * 1e9), busbw)
-    return seconds, f" + {size_text(size)} x {factor:.4g} / {rate_text(busbw.expected)} GB/s"
+    return call_seconds(
+        busbw, size, "all_reduce", ask.tp
+    ), f" + {size_text(size)} x {factor:.4g} / {rate_text(busbw.expected)} GB/s"
 
 
 def _offload(gpu: Gpu, table: Hardware, sheet: Sheet) -> None:

@@ -12,10 +12,9 @@ from math import ceil
 from typing import NamedTuple
 
 from ncclcheck.estimate.figures import Answer, Sheet
-from ncclcheck.estimate.limits import rate_text
-from ncclcheck.estimate.model import Model, busbw_factor
+from ncclcheck.estimate.model import Model, call_seconds
 from ncclcheck.estimate.options import DTYPE_BYTES
-from ncclcheck.estimate.quantities import LONGEST_SECONDS, between, count_text, duration_text, size_text
+from ncclcheck.estimate.quantities import LONGEST_SECONDS, between, count_text, duration_text, rate_text, size_text
 from ncclcheck.estimate.questions.bandwidth import bandwidth
 from ncclcheck.estimate.questions.changes import Change
 from ncclcheck.estimate.questions.job import Job
@@ -140,7 +139,7 @@ def _measured(ask: Sync, message: int, sheet: Sheet) -> _Reached:
     busbw = exactly(ask.busbw_gbps or 0.0)
     sheet.given("GPUs", str(ranks), "--gpus" if ask.gpus else "--nodes x --gpus-per-node")
     sheet.given("busbw", f"{busbw.expected:g} GB/s", "--busbw, measured")
-    seconds = over(lambda gbps: message * busbw_factor("all_reduce", ranks) / (gbps * 1e9), busbw)
+    seconds = call_seconds(busbw, message, "all_reduce", ranks)
     formula = (
         f"{size_text(message)} x 2 x {ranks - 1}/{ranks} / {rate_text(busbw.expected)} GB/s = "
         f"{duration_text(seconds.expected)}"

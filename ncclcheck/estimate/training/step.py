@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.figures import ASSUMED, Given
 from ncclcheck.estimate.hardware import Hardware
-from ncclcheck.estimate.model import Model, busbw_factor
+from ncclcheck.estimate.model import Model, busbw_factor, call_seconds
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import size_text
 from ncclcheck.estimate.ranges import Range, spread, total
@@ -86,8 +86,7 @@ def timed(model: Model, config: Config, collective: Collective, measured: Reache
         if _is_of(measured, collective.op, model, config) or share.expected < busbw.expected:
             busbw, limit = share, "measured"
     factor = busbw_factor(collective.op, collective.ranks)
-    work = collective.calls * collective.nbytes * factor / 1e9
-    seconds = Range(work / busbw.high, work / busbw.expected, work / busbw.low)
+    seconds = call_seconds(busbw, collective.calls * collective.nbytes, collective.op, collective.ranks)
     text = (
         f"{collective.calls:.4g} x {size_text(collective.nbytes)} x {factor:.4g} / {busbw.expected:.3g} GB/s ({limit},"
         f" {place}) = {seconds.expected:.3g} s"

@@ -258,16 +258,11 @@ def _inputs(loads: Sequence[Load], workload: Workload, options: EstimateOptions,
     if options.step_seconds is None or options.mfu is not None:
         rates = " or ".join(f"{rate:g} TFLOPS" for rate in sorted({load.tflops for load in loads}))
         yield Given("rate of a GPU", rates, TABLE)
-        mfu = table.training.mfu
-        assumed = f"{mfu.low:g} / {mfu.expected:g} / {mfu.high:g}"
-        yield Given("MFU", assumed if options.mfu is None else f"{options.mfu:g}", "--mfu" if options.mfu else ASSUMED)
+        mfu = table.training.mfu.text if options.mfu is None else f"{options.mfu:g}"
+        yield Given("MFU", mfu, "--mfu" if options.mfu else ASSUMED)
     for kind in sorted({one.kind for one in workload.collectives}):
-        share = table.overlap[kind]
-        yield Given(
-            f"share of the compute time that {kind.upper()} can hide behind",
-            f"{share.low:g} / {share.expected:g} / {share.high:g}",
-            ASSUMED,
-        )
+        name = f"share of the compute time that {kind.upper()} can hide behind"
+        yield Given(name, table.overlap[kind].text, ASSUMED)
 
 
 def _remarks(
