@@ -22,8 +22,8 @@ class Config:
 
     nodes, gpus_per_node: NCCL nodes (an NVL72 rack is one node) and GPUs of the communicator on each.
     gpu: class name of hardware.toml.
-    intra: how GPUs of a node reach each other, by the slowest edge of the ring ("mixed": NVLink pairs joined by PCIe
-        or host memory).
+    intra: how GPUs of a node reach each other, by the slowest edge of the ring ("mixed": NVLink pairs joined through
+        host memory).
     cpu: a kind of CPU of hardware.toml, which tells of traffic through host memory; "": unknown.
     network: what carries traffic between nodes; "" only with one node.
     nics, nic_gbit: NICs in use per node and the rate of the slowest. gdr: GPUDirect RDMA in use.

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import Cpu, Gpu, Hardware
 from ncclcheck.estimate.quantities import rate_text
-from ncclcheck.estimate.ranges import Range
+from ncclcheck.estimate.ranges import Range, exactly
 
-ALL = Range(1.0, 1.0, 1.0)
+ALL = exactly(1.0)
 
 
 class Limit(NamedTuple):
@@ -83,23 +83,27 @@ def slot_gbps(config: Config, table: Hardware) -> tuple[int, float]:
     return gen, table.pcie.raw_gbps(gen, width)
 
 
+def slowest_path(config: Config, table: Hardware) -> str:
+    """How the slowest edge of a ring inside a node goes: a value of Config.intra."""
+    gpu, path = gpu_of(config, table), config.intra
+    if path == "nvlink" and gpu.nvlink is None:
+        raise NotModelledError(f"{gpu.name} has no NVLink")
+    if path == "nvlink" and gpu.bridged and config.gpus_per_node > 2:
+        # Pairs joined over PCIe load each slot one way only: no slower than a ring over PCIe alone, and no published
+        # run tells by how much.
+        path = "pcie-switch" if gpu.p2p else "mixed"
+    return "pcie-cpu" if path == "pcie-switch" and config.redirect == "acs" else path
+
+
 def inside_node(config: Config, table: Hardware) -> Limit:
     """Ring bus bandwidth inside a node; infinite with one GPU per node."""
     if config.gpus_per_node == 1:
-        return Limit("", Range(inf, inf, inf))
-    gpu = gpu_of(config, table)
-    path = config.intra
-    if path == "nvlink":
-        if gpu.nvlink is None:
-            raise NotModelledError(f"{gpu.name} has no NVLink")
-        if gpu.bridged and config.gpus_per_node > 2:
-            path = "mixed"
-        else:
-            links = gpu.nvlinks if config.nvlinks is None else config.nvlinks
-            rate, share = gpu.nvlink.link_gbps, gpu.nvlink.ring_share
-            return known_limit(table, "nvlink ring", links * rate * share, f"{links} x {rate:g} x {share:g}")
-    if path == "pcie-switch" and config.redirect == "acs":
-        path = "pcie-cpu"
+        return Limit("", exactly(inf))
+    gpu, path = gpu_of(config, table), slowest_path(config, table)
+    if path == "nvlink" and gpu.nvlink is not None:
+        links = gpu.nvlinks if config.nvlinks is None else config.nvlinks
+        rate, share = gpu.nvlink.link_gbps, gpu.nvlink.ring_share
+        return known_limit(table, "nvlink ring", links * rate * share, f"{links} x {rate:g} x {share:g}")
     gen, raw = slot_gbps(config, table)
     if path == "shm" and config.cpu:
         known = cpu_of(config, table).shm_share

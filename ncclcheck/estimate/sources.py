@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.figures import TABLE, Given
 from ncclcheck.estimate.hardware import Gpu, Hardware
+from ncclcheck.estimate.limits import slowest_path
 from ncclcheck.estimate.model import Plateau
 
 
@@ -43,7 +44,7 @@ def _of_config(config: Config, table: Hardware) -> Iterator[Given]:
 
 
 def _inside(config: Config, gpu: Gpu, table: Hardware) -> Iterator[Given]:
-    if config.intra == "nvlink" and gpu.nvlink is not None:
+    if gpu.nvlink is not None and slowest_path(config, table) == "nvlink":
         links = gpu.nvlinks if config.nvlinks is None else config.nvlinks
         value = f"{links} x {gpu.nvlink.link_gbps:g} GB/s, a ring reaches {gpu.nvlink.ring_share:g}"
         yield _given(f"NVLink of {gpu.name}", value, gpu.nvlink.source)

@@ -14,7 +14,7 @@ from ncclcheck.estimate.config import NotModelledError
 from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.model import shipped_model
 from ncclcheck.estimate.questions.bandwidth import SIZES, Bandwidth, Point, bandwidth
-from ncclcheck.estimate.questions.changes import WITH, WITHOUT, named
+from ncclcheck.estimate.questions.changes import WITH, WITHOUT, apply, named
 from ncclcheck.estimate.questions.job import (
     COLLECTIVES,
     Job,
@@ -251,6 +251,16 @@ def test_what_takes_away_never_makes_faster(job: Job, names: list[str]) -> None:
     for before, after in zip(result.curve, result.curve_after, strict=True):
         assert ordered(after)
         assert all(a <= b * (1 + 1e-9) for a, b in zip(after.busbw, before.busbw, strict=True))
+
+
+@settings(max_examples=100, deadline=None)
+@given(JOBS, st.lists(st.sampled_from(LOSSES), min_size=1, max_size=2, unique=True), st.sampled_from([2**16, 2**33]))
+def test_the_model_itself_rates_no_loss_as_a_gain(job: Job, names: list[str], size: int) -> None:
+    changes = named([n for n in names if n in WITHOUT], [n for n in names if n in WITH])
+    for before in set_up(job, MODEL.table).configs:
+        for after in apply(changes, before, MODEL.table):
+            healthy, actual = MODEL.at(before, size).busbw.expected, MODEL.at(after, size).busbw.expected
+            assert actual <= healthy * (1 + 1e-9), (before, after)
 
 
 @settings(max_examples=60, deadline=None)

@@ -156,7 +156,8 @@ def test_communicators_share_the_network_of_their_nodes() -> None:
 
 def test_bridges_join_pairs_only() -> None:
     assert plateau(Config(1, 2, "RTX A6000")).limit == "nvlink ring"
-    assert plateau(Config(1, 4, "RTX A6000")).limit == "mixed"
+    assert plateau(Config(1, 4, "RTX A6000")) == plateau(Config(1, 4, "RTX A6000", intra="pcie-switch"))
+    assert plateau(Config(1, 4, "RTX 3090")).limit == "mixed"  # its driver joins the pairs through host memory
 
 
 def test_acs_has_no_cost_where_nvlink_carries_everything() -> None:

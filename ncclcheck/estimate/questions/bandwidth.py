@@ -155,10 +155,9 @@ class _Compared:
 
 
 def _no_better(healthy: Plateau, actual: Plateau) -> Plateau:
-    """What only takes away makes nothing faster, whatever neighbouring constants say."""
-    if actual.busbw.expected >= healthy.busbw.expected:
-        return healthy
-    return replace(actual, busbw=Range(*map(min, actual.busbw, healthy.busbw)))
+    """What only takes away makes nothing faster, however wide the range of the limit that binds then."""
+    low, _, high = map(min, actual.busbw, healthy.busbw)
+    return replace(actual, busbw=actual.busbw._replace(low=low, high=high))
 
 
 def _rungs(model: Model, configs: Sequence[Config], changes: Sequence[Change], size: int) -> Iterator[Rung]:

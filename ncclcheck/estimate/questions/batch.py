@@ -22,9 +22,11 @@ from ncclcheck.estimate.ranges import spread
 NEEDED = ("id", "nodes", "gpus_per_node")
 LARGE_BYTES = 8 << 30
 
+_LINKED = re.compile(r"nvlink|nvswitch|^nv\d+", re.I)
 _PATHS = (  # the first that fits
-    (re.compile(r"nvlink.*(shm|pcie)", re.I), "mixed"),
-    (re.compile(r"nvlink|nvswitch|^nv\d+", re.I), "nvlink"),
+    (re.compile(r"nvlink.*(shm|host)", re.I), "mixed"),
+    (re.compile(r"nvlink.*pcie", re.I), "pcie-switch"),
+    (_LINKED, "nvlink"),
     (re.compile(r"shm|host", re.I), "shm"),
     (re.compile(r"switch|pix|pxb", re.I), "pcie-switch"),
     (re.compile(r"pcie|phb|node|sys", re.I), "pcie-cpu"),
@@ -185,7 +187,7 @@ def _count(row: Mapping[str, str], column: str) -> int:
 def _gpu(row: Mapping[str, str], table: Hardware, pcie_gen: int | None, notes: list[str]) -> Gpu:
     """The class that is named; where none is known, the usual one of the PCIe generation, with a note."""
     named = _text(row, "gpu_model")
-    without_nvlink = _PATHS[1][0].search(_text(row, "intra_node_link")) is None
+    without_nvlink = _LINKED.search(_text(row, "intra_node_link")) is None
     for part in [named, *reversed(re.split(r"[/,]", named))]:
         classes = table.classes_of_name(part.strip(" ?"))
         if not classes:

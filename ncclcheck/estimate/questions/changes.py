@@ -61,7 +61,7 @@ def _sockets(config: Config, table: Hardware) -> Alternatives:
 
 
 def _no_nvlink(config: Config, table: Hardware) -> Alternatives:
-    if config.gpus_per_node == 1 or config.intra not in ("nvlink", "mixed"):
+    if config.gpus_per_node == 1 or config.intra != "nvlink":
         return ({},)
     paths = ("pcie-switch", "pcie-cpu") if table.gpus[config.gpu].p2p else ("shm",)
     return tuple({"intra": path} for path in paths)
