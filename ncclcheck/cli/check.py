@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
 from ncclcheck.cli.exits import FAIL_ON, exit_code
-from ncclcheck.cli.output import complain, wants_color, width, write_file, write_stdout
+from ncclcheck.cli.output import complain, refuse_to_overwrite, wants_color, width, write_file, write_stdout
 from ncclcheck.cli.pipeline import Selection, WrongCallError, estimate_options, run_check
 from ncclcheck.cli.site import chosen_model, site_option
 from ncclcheck.cli.step_options import step_options
@@ -70,7 +68,7 @@ def check(
     if output_file == "-":
         output_file = None
     if output_file is not None:
-        _refuse_to_overwrite_an_input(output_file, paths)
+        refuse_to_overwrite(output_file, paths)
     try:
         options = estimate_options(gpu, nic_gbps, params, dtype, **step)
         checked = run_check(paths, Selection(select, ignore, extend_select), options, chosen_model())
@@ -78,7 +76,7 @@ def check(
         raise click.UsageError(str(error)) from None
 
     if output_file is not None:  # members of directories and globs are known only now
-        _refuse_to_overwrite_an_input(output_file, [row.path for row in checked.report.inputs])
+        refuse_to_overwrite(output_file, [row.path for row in checked.report.inputs])
     style = Style(width(), wants_color(color, output_file is not None), verbose, statistics, explain_estimate)
     text = render(output_format, checked.report, style)
     for line in (*checked.complaints, *(checked.remarks if verbose else ())):
@@ -101,17 +99,3 @@ def paths_or_stdin(paths: tuple[str, ...]) -> tuple[str, ...]:
     if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode):
         return ("-",)
     raise click.UsageError("no input: name a log, a directory, or - for standard input")
-
-
-def _refuse_to_overwrite_an_input(output_file: str, paths: Sequence[str]) -> None:
-    """A log is often the only copy."""
-    if not os.path.isfile(output_file):  # noqa: PTH113 - Path raises on names that are too long
-        return
-    output = Path(output_file).stat()
-    for path in paths:
-        try:
-            taken = os.path.samestat(output, os.fstat(0) if path == "-" else Path(path).stat())
-        except (OSError, ValueError):
-            continue
-        if taken:
-            raise click.UsageError("--output-file is one of the inputs")

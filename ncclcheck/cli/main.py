@@ -8,30 +8,33 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from io import StringIO
 from typing import NoReturn
 
 import click
 
 from ncclcheck import __version__
-from ncclcheck.cli.check import check
-from ncclcheck.cli.estimate.group import estimate
+from ncclcheck.cli.commands import Commands
 from ncclcheck.cli.exits import INTERRUPTED, WRONG_CALL
 from ncclcheck.cli.output import complain
-from ncclcheck.cli.parse import parse
-from ncclcheck.cli.rules import explain, rules
+
+_MODULES = {
+    "check": "ncclcheck.cli.check",
+    "estimate": "ncclcheck.cli.estimate.group",
+    "explain": "ncclcheck.cli.rules",
+    "parse": "ncclcheck.cli.parse",
+    "rules": "ncclcheck.cli.rules",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def ncclcheck() -> None:
     """Find out from a log what NCCL decided, what is wrong, what it costs and how to fix it.
 
     ncclcheck PATH... is short for ncclcheck check PATH...
     """
-
-
-for command in (check, estimate, parse, explain, rules):
-    ncclcheck.add_command(command)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -45,7 +48,8 @@ def run(argv: Sequence[str]) -> int:
         code = ncclcheck.main(with_command(argv), prog_name="ncclcheck", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):  # stderr is full: the exit code has still to tell
+            error.show(sys.stderr or StringIO())
         return WRONG_CALL
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -63,5 +67,5 @@ def run(argv: Sequence[str]) -> int:
 
 def with_command(argv: Sequence[str]) -> list[str]:
     """The same arguments behind `check`, unless they name a command. A file called `rules` is `./rules`."""
-    named = bool(argv) and (argv[0] in ncclcheck.commands or argv[0] in {"-h", "--help", "--version"})
+    named = bool(argv) and (argv[0] in _MODULES or argv[0] in {"-h", "--help", "--version"})
     return list(argv) if named else ["check", *argv]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +42,20 @@ def write_stdout(text: str) -> bool:
         _discard_the_rest()
         raise click.ClickException(f"cannot write: {error.strerror}") from None
     return True
+
+
+def refuse_to_overwrite(output_file: str, paths: Sequence[str]) -> None:
+    """A log is often the only copy."""
+    if not os.path.isfile(output_file):  # noqa: PTH113 - Path raises on names that are too long
+        return
+    output = Path(output_file).stat()
+    for path in paths:
+        try:
+            taken = os.path.samestat(output, os.fstat(0) if path == "-" else Path(path).stat())
+        except (OSError, ValueError):
+            continue
+        if taken:
+            raise click.UsageError("--output-file is one of the inputs")
 
 
 def write_file(path: str, text: str) -> None:

@@ -59,7 +59,7 @@ def load_site(path: str) -> Site:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise ValueError("too large for a site file")
-        return read_site(path, data.decode("utf-8"))
+        return read_site(path, data.decode("utf-8-sig"))
     except (OSError, ValueError) as error:  # UnicodeDecodeError is a ValueError
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise click.UsageError(f"site file {clean(path)}: {clean(str(reason))}") from None

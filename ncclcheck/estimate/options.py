@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
-from ncclcheck.estimate.quantities import LONGEST_SECONDS
+from ncclcheck.estimate.quantities import LONGEST_SECONDS, between
 from ncclcheck.estimate.training.parallelism import MOST_RANKS, Plan
 
+NIC_GBIT = (0.001, 10_000.0)  # what a NIC's rate can be: beyond that it is a slip of the pen
 DEFAULT_SYNC_BYTES = 10**9
 DTYPE_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}  # tf32 is a way to compute; it is stored as fp32
 
@@ -60,14 +60,14 @@ class EstimateOptions:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
             raise ValueError(f"unknown data type {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
-        if self.nic_gbit is not None and not 0 < self.nic_gbit <= 10_000:
-            raise ValueError(f"a NIC rate in Gb/s is a number above 0, such as 400; got {self.nic_gbit:g}")
+        if self.nic_gbit is not None:
+            between(self.nic_gbit, *NIC_GBIT, "--nic-gbps, the rate of a NIC in Gb/s,")
         if self.params is not None and not 1 <= self.params <= 1e15:
             raise ValueError(f"a number of parameters is at least 1, such as 70e9; got {self.params:g}")
         for field, (name, low, high) in _LIMITS.items():
             value = getattr(self, field)
-            if value is not None and not (isfinite(value) and low <= value <= high):
-                raise ValueError(f"{name} is a number from {low:g} to {high:g}; got {value:g}")
+            if value is not None:
+                between(value, low, high, name)
         self._check_together()
 
     def _check_together(self) -> None:

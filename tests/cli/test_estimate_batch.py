@@ -48,6 +48,56 @@ def test_text(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "GB/s" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (RAILS.replace("\t400\t", "\t1e-300\t"), "nic_gbps"),
+        (RAILS.replace("\t8\t400\t", "\t1e18\t400\t"), "nics_per_node"),
+        (RAILS.replace("8589934592", "1e17"), "size_bytes"),
+        (RAILS.replace("\n", "\tlost\n"), "more cells than columns: 'lost'"),
+    ],
+)
+def test_rows_that_make_no_sense(row: str, why: str, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.write_text(HEADER + row + RAILS, encoding="utf-8")
+    assert run(["estimate", "--batch", str(table), "--output-format", "json"]) == 3
+    broken, whole = json.loads(capsys.readouterr().out)
+    assert broken["busbw"] is None and why in broken["error"]
+    assert whole["busbw"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_tables_of_spreadsheets(encoding: str, end: str, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.write_bytes((HEADER + RAILS).replace("\n", f"\t{end}").encode(encoding))
+    assert run(["estimate", "--batch", str(table)]) == 0
+    assert capsys.readouterr().out.startswith("rails  ")
+
+
+def test_a_column_that_is_there_twice(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.write_text(HEADER.replace("size_bytes", "nodes") + RAILS, encoding="utf-8")
+    assert run(["estimate", "--batch", str(table)]) == 2
+    assert "the column nodes is there twice" in capsys.readouterr().err
+
+
+def test_the_table_is_not_overwritten(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.write_text(HEADER + RAILS, encoding="utf-8")
+    assert run(["estimate", "--batch", str(table), "--output-file", str(table)]) == 2
+    assert table.read_text(encoding="utf-8") == HEADER + RAILS
+    assert "one of the inputs" in capsys.readouterr().err
+
+
+def test_one_long_name_does_not_widen_every_line(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.write_text(HEADER + RAILS + RAILS.replace("rails", "r" * 10_000), encoding="utf-8")
+    assert run(["estimate", "--batch", str(table)]) == 0
+    assert len(capsys.readouterr().out.splitlines()[0]) < 200
+
+
+def test_standard_input_that_is_closed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert run(["estimate", "--batch", "-"]) == 2
+    assert "standard input is closed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("content", ["", "\n", "nodes\tgpus\n1\t2\n", "\x00\x01\x02", "id,nodes,gpus_per_node\n"])
 def test_no_table(table: Path, content: str) -> None:
     table.write_text(content, encoding="utf-8")

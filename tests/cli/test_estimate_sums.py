@@ -81,7 +81,7 @@ def test_notice(notice: str, word: str, capsys: Capture) -> None:
         ("sync --params 70B --gpus 250 --gpus-per-node 8", "--gpus 250 cannot be divided by --gpus-per-node 8"),
         ("sync --params 70B --nodes 0", "0 is not in the range"),
         ("sync --params 70B --nodes 2 --gpus-per-node 8 --overlap -1", "--overlap is a number from 0 to 1"),
-        ("sync --params 70B --nodes 2 --gpus-per-node 8 --nic-gbps nan", "NIC rate"),
+        ("sync --params 70B --nodes 2 --gpus-per-node 8 --nic-gbps nan", "--nic-gbps"),
         ("sync --params 70B --nodes 2 --gpus-per-node 8 --transport carrier-pigeon", "--transport"),
         ("sync --params 70B --nodes 2 --gpus-per-node 8 --compute-time 1e30", "as a duration"),
         ("inference", "nothing to count"),

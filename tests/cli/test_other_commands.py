@@ -110,10 +110,31 @@ def test_nothing_heavy_is_loaded_for_a_word(arguments: str) -> None:
         "import sys\nfrom ncclcheck.cli.main import run\n"
         f"assert run({arguments.split()!r}) == 0\n"
         "heavy = {'polars', 'lark', 'rich', 'pynvml', 'ClusterShell', 'zstandard'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
+        "assert not heavy, heavy\n"
+        f"assert {arguments == '--help'} or 'ncclcheck.estimate' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_check_loads_nothing_that_only_estimates_need() -> None:
+    code = (
+        "import sys\nfrom ncclcheck.cli.main import run\n"
+        "run(['fixtures/healthy/single-node-h100-2.26.log'])\n"
+        "others = {'plotext', 'pygal', 'lark', 'ncclcheck.cli.estimate', 'ncclcheck.estimate.questions.bandwidth',"
+        " 'ncclcheck.estimate.questions.batch', 'ncclcheck.estimate.questions.inference'}\n"
+        "assert not others & set(sys.modules), others & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("stderr", ["/dev/full", "closed"])
+def test_a_wrong_call_has_its_exit_code_even_if_nobody_can_be_told(stderr: str) -> None:
+    redirected = "2>&-" if stderr == "closed" else f"2>{stderr}"
+    command = f'"$0" -m ncclcheck estimate --no-such-option {redirected}'
+    done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_version() -> None:

@@ -74,6 +74,10 @@ def answer_bandwidth(
     from ncclcheck.estimate.questions.job import parse_message
     from ncclcheck.report.bandwidth import curves_of, write_bandwidth
 
+    if plot == "-":
+        raise click.UsageError("--plot is the name of a file: stdout is for the answer")
+    if plot is not None and plot == output["output_file"]:
+        raise click.UsageError("--plot and --output-file are the same file")
     model = chosen_model()
     try:
         result = bandwidth(_job(**flags), parse_message(size), model, named(without, with_))

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from ncclcheck.cli.commands import Commands
 from ncclcheck.cli.estimate.answer import output_options
 from ncclcheck.cli.estimate.bandwidth import answer_bandwidth, answer_calibration, bandwidth_options
 from ncclcheck.cli.estimate.batch import run_batch
-from ncclcheck.cli.estimate.checkpoint import checkpoint
-from ncclcheck.cli.estimate.inference import inference
-from ncclcheck.cli.estimate.step import step
-from ncclcheck.cli.estimate.sync import sync
 from ncclcheck.cli.site import SITE_FILE, chosen_model, site_option
 
+_OF_BATCH = {"batch", "site", "output_format", "output_file", "color"}
+_OF_CALIBRATION = {
+    "calibrate", "site_file", "color", "nodes", "gpus_per_node", "gpu", "nics", "nic_gbps", "transport", "algo",
+    "proto", "channels", "intra", "pcie_gen", "nccl", "without", "with_",
+}  # fmt: skip
+_MODULES = {name: f"ncclcheck.cli.estimate.{name}" for name in ("checkpoint", "inference", "step", "sync")}
 
-class Estimate(click.Group):
+
+class Estimate(Commands):
     """A group one of whose options takes all the files that a shell's glob puts behind it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -38,7 +42,12 @@ def each_behind_its_own(args: Sequence[str], option: str) -> list[str]:
     return given
 
 
-@click.group(cls=Estimate, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Estimate,
+    modules=_MODULES,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @bandwidth_options
 @click.option("--batch", metavar="FILE", help="Answer for every row of a table of jobs instead.")
 @click.option(
@@ -77,18 +86,29 @@ def estimate(
     The subcommands answer other questions: gradient synchronisation, training steps, inference, checkpoints.
     """
     if subcommand := context.invoked_subcommand:
-        if any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in context.params):
+        if any(_is_given(context, name) for name in context.params):
             raise click.UsageError(f"options of {subcommand} stand behind its name")
         return None
     if batch is not None:
+        _let_only(context, "--batch", _OF_BATCH)
         return run_batch(batch, output_format, output_file, chosen_model())
     if calibrate:
+        _let_only(context, "--calibrate", _OF_CALIBRATION)
         return answer_calibration(flags, without, with_, calibrate, site_file)
+    if _is_given(context, "site_file"):
+        raise click.UsageError("--site-file is written by --calibrate; --site reads it")
     return answer_bandwidth(
         flags, size, without, with_, plot,
         output_format=output_format, output_file=output_file, color=color, explain_estimate=explain_estimate,
     )  # fmt: skip
 
 
-for command in (sync, step, inference, checkpoint):
-    estimate.add_command(command)
+def _let_only(context: click.Context, question: str, names: Container[str]) -> None:
+    """An option that plays no part in a question is not dropped without a word."""
+    for parameter in context.command.params:
+        if parameter.name and parameter.name not in names and _is_given(context, parameter.name):
+            raise click.UsageError(f"{parameter.opts[0]} plays no part in {question}")
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE

@@ -16,6 +16,7 @@ from typing import Any
 from ncclcheck.estimate.config import COLLECTIVES, Config
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.model import Model, Plateau
+from ncclcheck.estimate.options import NIC_GBIT
 from ncclcheck.estimate.questions.racks import in_racks
 from ncclcheck.estimate.ranges import spread
 
@@ -40,6 +41,7 @@ _ALGORITHMS = {"ring": "ring", "tree": "tree", "nvls": "nvls", "nvlstree": "nvls
 _COLLECTIVES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather", "send_recv": "sendrecv"}
 _COLLECTIVES |= {"reducescatter": "reduce_scatter", "alltoallv": "all_to_all", **{name: name for name in COLLECTIVES}}
 _NVLS_SINCE = (2, 17)
+_BOUNDS = {"nvlinks_per_gpu": (1, 128), "nics_per_node": (1, 4096), "nic_gbps": NIC_GBIT, "size_bytes": (1, 2**50)}
 
 CONDITIONS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
@@ -142,7 +144,7 @@ def read_row(row: Mapping[str, str], table: Hardware) -> Row:
     )
     for word in _conditions(row):
         if word not in CONDITIONS:
-            notes.append(f"condition {word!r} is not modelled")
+            notes.append(f"condition {word[:40]!r} is not modelled")
             continue
         change = dict(CONDITIONS[word])
         if "effect" in change:
@@ -164,7 +166,7 @@ def _text(row: Mapping[str, str], column: str) -> str:
 
 
 def _optional(row: Mapping[str, str], column: str) -> float | None:
-    """A number at least 0, or None where the cell is empty."""
+    """A number, 0 for none of them, or None where the cell is empty."""
     text = _text(row, column)
     if not text:
         return None
@@ -172,7 +174,8 @@ def _optional(row: Mapping[str, str], column: str) -> float | None:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= 1e18:
+    low, high = _BOUNDS.get(column, (0, 1e6))
+    if not (value == 0 or low <= value <= high):
         raise ValueError(f"{column}: {text[:40]!r} is not a number that makes sense")
     return value
 
@@ -200,7 +203,7 @@ def _gpu(row: Mapping[str, str], table: Hardware, pcie_gen: int | None, notes: l
             return table.gpus[f"{part.strip(' ?')} PCIe"]
         return table.gpus[classes[0]]
     usual = {3: "V100 SXM", 4: "A100 SXM", 6: "B300 SXM"}.get(pcie_gen or 0, "H100 SXM")
-    notes.append(f"GPU {named or 'not given'}: taken as {usual}")
+    notes.append(f"GPU {named[:40] or 'not given'}: taken as {usual}")
     return table.gpus[usual]
 
 
@@ -224,7 +227,7 @@ def _network(transport: str, notes: list[str]) -> str:
     words = re.findall(r"[a-z]+", transport.removeprefix("mnnvl"))
     found = next((_NETWORKS[word] for word in words if word in _NETWORKS), "")
     if not found:
-        notes.append(f"transport {transport or 'not given'}: taken as InfiniBand-class")
+        notes.append(f"transport {transport[:40] or 'not given'}: taken as InfiniBand-class")
     return found or "other"
 
 
