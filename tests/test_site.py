@@ -73,6 +73,7 @@ def test_every_constant_of_a_site_is_one_of_the_table_and_inside_its_bounds() ->
         ('[constants]\n"networks.ib.share" = "0.9"', "0.05 to 1"),
         ('[constants]\n"networks.ib.share" = true', "0.05 to 1"),
         ('[constants]\n"networks.ib.share" = -inf', "0.05 to 1"),
+        ('[constants]\n"networks.ib.share" = 1' + "0" * 400, "0.05 to 1"),
         ("[constants]\nx = " + "[" * 5000, "TOML"),
     ],
 )

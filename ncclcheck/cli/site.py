@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SITE_FILE = "ncclcheck-site.toml"
 _VARIABLE = "NCCLCHECK_SITE"
-_MOST_BYTES = 1 << 20
+_MOST_BYTES = 16 << 10
 _KEY = "ncclcheck.site"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from math import isfinite
 from typing import NamedTuple
 
 from ncclcheck.estimate.hardware import constant, hardware_with
@@ -55,12 +54,10 @@ def read_site(name: str, text: str) -> Site:
         raise ValueError("a site file has one table, [constants]")
     for path, value in constants.items():
         if path not in BOUNDS:
-            raise ValueError(f"{path!r} is no constant of a site; known: {', '.join(BOUNDS)}")
+            raise ValueError(f"{path[:40]!r} is no constant of a site; known: {', '.join(BOUNDS)}")
         low, high = BOUNDS[path]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            raise ValueError(f"{path} is a number from {low:g} to {high:g}; got {value!r}")
-        if not low <= value <= high:
-            raise ValueError(f"{path} is a number from {low:g} to {high:g}; got {value:g}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"{path} is a number from {low:g} to {high:g}; got {repr(value)[:40]}")
     return Site(name, {path: float(value) for path, value in constants.items()})
 
 

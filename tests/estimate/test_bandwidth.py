@@ -161,7 +161,7 @@ def test_jobs_of_every_size(nodes: int, per_node: int) -> None:
         (Job(), "--nodes"),
         (Job(2, 8, "abacus"), "unknown GPU"),
         (Job(1, 1, "H100"), "nobody to talk to"),
-        (Job(2, 8, "H100", nic_gbit=1e30), "a NIC rate"),
+        (Job(2, 8, "H100", nic_gbit=1e30), "the rate of a NIC"),
         (Job(1_000_000, 1000, "H100"), "10,000,000"),
         (Job(2, 8, "RTX 4090", "ib", 8, 400.0, intra="nvlink"), "no NVLink"),
         (Job(1, 8, "A100", algorithm="nvls"), "NVLS"),
