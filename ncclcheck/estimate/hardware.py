@@ -54,6 +54,11 @@ class Gpu(NamedTuple):
     pcie_width: int
     cuda_since: tuple[int, ...]
 
+    @property
+    def in_rack(self) -> bool:
+        """Is a whole rack of them one NVLink domain?"""
+        return self.nvls is not None and self.nvls.limit == "nvl72"
+
     def same_numbers(self) -> Gpu:
         """This class without its name: classes that are equal here give equal bandwidth."""
         return self._replace(name="", memory_gbytes=0.0, memory_gbps=0.0, bf16_tflops=0.0, cuda_since=())
@@ -114,9 +119,11 @@ class Algorithms(NamedTuple):
 
 
 class Racks(NamedTuple):
-    """NVLink domains of more than gpus_from GPUs: how many GPUs a rack has, and channels that leave it."""
+    """NVLink domains of more than gpus_from GPUs: how many GPUs a rack and one of its trays have, and channels that
+    leave it."""
 
     gpus: int
+    tray_gpus: int
     gpus_from: int
     network_channels: int
     source: str
@@ -227,15 +234,14 @@ class Assumed(NamedTuple):
 
 class Decode(NamedTuple):
     """Inference: shares of a data sheet's memory bandwidth that are reached and of its memory that stay free; us of one
-    small all_reduce by the path; GPUs of a machine, and of a rack that is one NVLink domain."""
+    small all_reduce by the path; GPUs of a machine."""
 
     memory_share: Range
     reserve_share: Range
     nvlink_us: Range
     pcie_us: Range
     network_us: Range
-    domain_gpus: int
-    rack_gpus: int
+    machine_gpus: int
     source: str
 
 

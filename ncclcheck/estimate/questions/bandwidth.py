@@ -18,12 +18,11 @@ from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, Plateau, busbw_factor, call_seconds
 from ncclcheck.estimate.quantities import rate_text, size_text
 from ncclcheck.estimate.questions.changes import WITH, Change, apply
-from ncclcheck.estimate.questions.job import RACK_LIMIT, Job, Setup, message_text, set_up
+from ncclcheck.estimate.questions.job import Job, Setup, message_text, set_up
 from ncclcheck.estimate.ranges import Range, spread
 from ncclcheck.estimate.sources import constants
 
 SIZES = tuple(1024 * 4**step for step in range(13))  # 1 KiB to 16 GiB
-_TRAY_GPUS = 4
 LATENCY = "latency"  # the limit of a message that waits longer than its bytes need
 
 
@@ -200,11 +199,10 @@ def _answer(
 def _on_racks(job: Job, setup: Setup, table: Hardware) -> Iterator[str]:
     """NCCL's node is the rack where NVLink joins the nodes of one; flags cannot tell unless they are told."""
     one = setup.configs[0]
-    nvls = table.gpus[one.gpu].nvls
     if job.network == "mnnvl":
         racks = f"{one.nodes} NVLink rack{'' if one.nodes == 1 else 's'} of {one.gpus_per_node} GPUs"
         yield f"{job.nodes} nodes of {job.gpus_per_node} GPUs are {racks}, each one node for NCCL"
-    elif nvls is not None and nvls.limit == RACK_LIMIT and one.nodes > 1 and one.gpus_per_node <= _TRAY_GPUS:
+    elif table.gpus[one.gpu].in_rack and one.nodes > 1 and one.gpus_per_node <= table.racks.tray_gpus:
         yield "if NVLink joins these nodes in a rack, say --transport MNNVL"
 
 

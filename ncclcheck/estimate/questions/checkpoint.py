@@ -12,7 +12,6 @@ from ncclcheck.estimate.questions.young_daly import daly, rework_seconds, shares
 from ncclcheck.estimate.ranges import Range, exactly, over
 
 _DAY_SECONDS = 86400.0
-STANDSTILL = 0.9  # of the time lost: a job that in effect stands still
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,7 @@ def checkpoint(ask: Checkpointing, table: Hardware) -> Answer:
         sheet.given("price", f"${ask.gpu_price:.2f} per GPU and hour", "--gpu-price")
     if write is not None and mtbf is not None:
         best = _best_interval(write, mtbf, table, sheet)
-        interval = best if ask.interval_seconds is None else exactly(ask.interval_seconds)
-        _losses(ask, write, mtbf, down, best, interval, sheet)
+        _losses(ask, write, mtbf, down, best, table.training.stops_from, sheet)
     elif ask.interval_seconds is not None:
         sheet.given("interval", duration_text(ask.interval_seconds), "--interval")
         if write is not None:
@@ -184,10 +182,12 @@ def _best_interval(write: Range, mtbf: float, table: Hardware, sheet: Sheet) -> 
 
 
 def _losses(
-    ask: Checkpointing, write: Range, mtbf: float, down: Range, best: Range, interval: Range, sheet: Sheet
+    ask: Checkpointing, write: Range, mtbf: float, down: Range, best: Range, stops_from: float, sheet: Sheet
 ) -> None:
     """Shares of the time, an event, a day; at the given interval, else at the best."""
+    interval = best
     if ask.interval_seconds is not None:
+        interval = exactly(ask.interval_seconds)
         sheet.given("interval", duration_text(ask.interval_seconds), "--interval")
         _lost_share("lost at the best interval", best, write, mtbf, down, sheet)
     if not _can_finish(interval.expected, write, sheet):
@@ -207,7 +207,7 @@ def _losses(
     ):
         value = Range(min(part), part[1], max(part)).scale(100)
         sheet.figure(name, value, "%", f"{text} = {value.expected:.3g} %")
-    if lost.expected > STANDSTILL:
+    if lost.expected > stops_from:
         sheet.remark("The job in effect stands still: next to none of its time is left for new work.")
 
     rework = over(lambda seconds: rework_seconds(seconds, mtbf), interval)

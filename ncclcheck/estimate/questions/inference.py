@@ -17,8 +17,6 @@ from ncclcheck.estimate.quantities import between, count_text, duration_text, pe
 from ncclcheck.estimate.questions.roofline import STORED_BYTES, critical_batch, host_link_gbps, math_gain, offload_tax
 from ncclcheck.estimate.ranges import Range, exactly, over
 
-SMALL_MESSAGE = 65536  # bytes, up to which an all_reduce takes its latency alone
-
 
 @dataclass(frozen=True, slots=True)
 class Serving:
@@ -283,7 +281,7 @@ def _all_reduces(ask: Serving, gpu: Gpu, model: Model, sheet: Sheet) -> tuple[Ra
     if ask.layers is None:
         sheet.remark("The all_reduces of tensor parallelism are not counted: --layers is not told.")
         return nothing, ""
-    domain = decode.rack_gpus if gpu.nvls and gpu.nvls.limit == "nvl72" else decode.domain_gpus
+    domain = model.table.racks.gpus if gpu.in_rack else decode.machine_gpus
     name, us = "NVLink", decode.nvlink_us
     if ask.tp > domain:
         name, us = "the network", decode.network_us
@@ -301,7 +299,7 @@ def _bytes_of_all_reduce(ask: Serving, gpu: Gpu, path: str, model: Model, sheet:
     size = ask.batch * (ask.hidden or 0) * 2
     if ask.hidden is None and ask.batch > 1:
         sheet.remark("The all_reduces are counted as small messages: --hidden is not told.")
-    if size <= SMALL_MESSAGE:
+    if size <= model.table.latency.flat_below_bytes:
         return nothing, ""
     if path == "the network":
         sheet.remark("The all_reduces are counted as small messages: what they find on the network is not told.")

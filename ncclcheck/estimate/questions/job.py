@@ -45,7 +45,6 @@ _USABLE = {
     "reduce": ("ring",),
 }
 
-RACK_LIMIT = "nvl72"  # of GPUs whose racks are one NVLink domain
 _MOST_RANKS = 10_000_000
 
 
@@ -160,8 +159,8 @@ def set_up(job: Job, table: Hardware) -> Setup:
 def _as_racks(job: Job, table: Hardware) -> Job:
     """The job with racks as nodes; between racks the network is not told."""
     gpus = [] if job.gpu is None else [table.gpus[name] for name in table.classes_of_flag(job.gpu)]
-    if not gpus or any(gpu.nvls is None or gpu.nvls.limit != RACK_LIMIT for gpu in gpus):
-        known = [gpu.name for gpu in table.gpus.values() if gpu.nvls is not None and gpu.nvls.limit == RACK_LIMIT]
+    if not gpus or not all(gpu.in_rack for gpu in gpus):
+        known = [gpu.name for gpu in table.gpus.values() if gpu.in_rack]
         raise ValueError(f"--transport MNNVL is for racks that are one NVLink domain: give --gpu {' or '.join(known)}")
     if job.nodes is None or job.gpus_per_node is None:
         raise ValueError("--transport MNNVL: give --nodes and --gpus-per-node")
