@@ -9,28 +9,30 @@ from typing import Any
 import pytest
 
 from ncclcheck.cli.pipeline import Selection, estimate_options, run_check
+from ncclcheck.estimate.training.parallelism import Plan
 from ncclcheck.report.formats import render
 from ncclcheck.report.style import Style
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 NO_HCA = "rules/NET001/fail-no-hca-two-nodes.log"  # four H100 on two nodes, over sockets
 HEALTHY = "healthy/two-nodes-h100-ib-2.20.log"
+SLOW = {"params": 7e9, "zero": 3, "tokens_per_gpu": 8192.0, "step_seconds": 14.0, "gpu_price": 2.5}
 CALLS = "rules/RUN005/pass-pipeline.log"
 
 
-def report(log: str, style: str = "json", **options: str) -> str:
+def report(log: str, style: str = "json", **options: Any) -> str:
     checked = run_check([str(FIXTURES / log)], Selection(), estimate_options(**options))
     assert not checked.remarks
     return render(style, checked.report, Style(width=100))
 
 
-def document(log: str, **options: str) -> dict[str, Any]:
+def document(log: str, **options: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(report(log, **options))
     return found
 
 
 def test_a_fault_costs_steps_hours_and_dollars() -> None:
-    got = document(NO_HCA, params="7B", zero="3", tokens_per_gpu="8192", step_time="14s", gpu_price="2.5")
+    got = document(NO_HCA, **SLOW)
     step = next(one for one in got["findings"] if one["code"] == "NET001")["estimate"]["step"]
     assert step["step_seconds"]["actual"] == {"low": 14.0, "expected": 14.0, "high": 14.0}
     assert step["step_seconds"]["healthy"]["expected"] < 8
@@ -42,7 +44,7 @@ def test_a_fault_costs_steps_hours_and_dollars() -> None:
     origins = {given["name"]: given["origin"] for given in step["inputs"]}
     assert origins["step time"] == "--step-time"
     assert origins["hidden size"].startswith("assumed")
-    shown = report(NO_HCA, "terminal", params="7B", zero="3", tokens_per_gpu="8192", step_time="14s", gpu_price="2.5")
+    shown = report(NO_HCA, "terminal", **SLOW)
     shown = " ".join(shown.split())
     assert "a day lost at $2.50" in shown
     assert "tokens per second" in shown
@@ -50,16 +52,16 @@ def test_a_fault_costs_steps_hours_and_dollars() -> None:
 
 def test_without_the_options_nothing_is_said_of_steps() -> None:
     for log in (NO_HCA, HEALTHY):
-        got = document(log, params="70B")
+        got = document(log, params=70e9)
         assert got["step"] is None
         assert got["no_step_because"] is None
         assert all(one["estimate"] is None or one["estimate"]["step"] is None for one in got["findings"])
 
 
 def test_a_plan_that_the_log_contradicts_is_told() -> None:
-    got = document(HEALTHY, params="70B", parallel="dp=32,tp=8", tokens_per_gpu="8192")
+    got = document(HEALTHY, params=70e9, plan=Plan(dp=32, tp=8), tokens_per_gpu=8192.0)
     assert any("256 ranks and the input shows 8" in remark for remark in got["step"]["remarks"])
-    shown = report(HEALTHY, "terminal", params="70B", parallel="dp=32,tp=8")
+    shown = report(HEALTHY, "terminal", params=70e9, plan=Plan(dp=32, tp=8))
     assert "256 ranks and the input shows 8" in " ".join(shown.split())
 
 

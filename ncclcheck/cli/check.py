@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from typing import Any
 
 import click
 
 from ncclcheck.cli.exits import FAIL_ON, exit_code
 from ncclcheck.cli.output import complain, refuse_to_overwrite, wants_color, width, write_file, write_stdout
 from ncclcheck.cli.pipeline import Selection, WrongCallError, estimate_options, run_check
+from ncclcheck.cli.quantities import PARAMS
 from ncclcheck.cli.site import chosen_model, site_option
 from ncclcheck.cli.step_options import step_options
 from ncclcheck.report.formats import FORMATS, render
@@ -29,10 +31,10 @@ _RULES = "Codes, names, families (NET), or ALL; a comma list, may be repeated."
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="error", show_default=True, help="Exit 1 from here on.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found or missing (for prologs).")
 @click.option("--gpu", metavar="NAME", help="GPU class the estimate shall assume: H100; local: this machine's.")
+@click.option("--nic-gbps", "nic_gbit", type=float, metavar="N", help="NIC rate in Gb/s as sold: 400.")
 @click.option(
-    "--nic-gbps", type=click.FloatRange(min=0, min_open=True), metavar="N", help="NIC rate in Gb/s as sold: 400."
+    "--params", callback=PARAMS, metavar="N", help="Parameters of the model whose gradients are synchronised: 70B."
 )
-@click.option("--params", metavar="N", help="Parameters of the model whose gradients are synchronised: 70B.")
 @click.option("--dtype", metavar="TYPE", help="Data type of those gradients: bf16.")
 @step_options
 @site_option
@@ -49,15 +51,11 @@ def check(
     extend_select: tuple[str, ...],
     fail_on: str,
     exit_zero: bool,
-    gpu: str | None,
-    nic_gbps: float | None,
-    params: str | None,
-    dtype: str | None,
     explain_estimate: bool,
     color: str,
     statistics: bool,
     verbose: bool,
-    **step: str | None,
+    **known: Any,
 ) -> int:
     """Judge the logs of one job at PATHS: files, directories, archives, quoted globs, - for stdin.
 
@@ -70,7 +68,7 @@ def check(
     if output_file is not None:
         refuse_to_overwrite(output_file, paths)
     try:
-        options = estimate_options(gpu, nic_gbps, params, dtype, **step)
+        options = estimate_options(**known)
         checked = run_check(paths, Selection(select, ignore, extend_select), options, chosen_model())
     except WrongCallError as error:
         raise click.UsageError(str(error)) from None

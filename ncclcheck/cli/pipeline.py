@@ -66,41 +66,29 @@ class Selection(NamedTuple):
     extend_select: tuple[str, ...] = ()
 
 
-def estimate_options(
-    gpu: str | None = None,
-    nic_gbps: float | None = None,
-    params: str | None = None,
-    dtype: str | None = None,
-    **step: str | None,
-) -> EstimateOptions:
-    """What the user knows about the hardware and the model; only what is given overrides a default.
-
-    step: the options of `step_options`, by their names.
-    """
-    from ncclcheck.cli.step_options import step_fields
+def estimate_options(**given: Any) -> EstimateOptions:
+    """What the user knows about the hardware and the model: fields of EstimateOptions, None where not given."""
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.estimate.options import EstimateOptions
-    from ncclcheck.estimate.quantities import parse_params
     from ncclcheck.facts.shape import JobShape
 
-    given: dict[str, Any] = {"gpu": local_gpu() if gpu == "local" else gpu, "nic_gbit": nic_gbps, "dtype": dtype}
+    told = {name: value for name, value in given.items() if value is not None}
+    if told.get("gpu") == "local":
+        told["gpu"] = gpus_of_this_machine()[0]
     try:
-        if params is not None:
-            given["params"] = parse_params(params)
-        given |= step_fields(step)
-        options = EstimateOptions(**{key: value for key, value in given.items() if value is not None})
+        options = EstimateOptions(**told)
         Estimator(JobShape(), options)  # knows the GPU classes: complain before gigabytes are read
         return options
     except ValueError as error:
         raise WrongCallError(str(error)) from None
 
 
-def local_gpu() -> str:
-    """The GPU model of this machine."""
+def gpus_of_this_machine() -> tuple[str, ...]:
+    """Models of the GPUs of this machine, as `--gpu local` asks for them."""
     from ncclcheck.live import nvml
 
     try:
-        return nvml.gpu_names()[0]
+        return nvml.gpu_names()
     except nvml.NoDriverError as error:
         raise WrongCallError(f"--gpu local: {error}") from None
 

@@ -182,8 +182,8 @@ def test_names_that_are_none() -> None:
         "without nvls",
         "with acs",
     ]
-    with pytest.raises(ValueError, match="--collective 'all_reduced' is not known"):
-        chosen("--collective", "all_reduced", COLLECTIVES)
+    with pytest.raises(ValueError, match="'all_reduced' is not known"):
+        chosen("all_reduced", COLLECTIVES)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_names_that_are_none() -> None:
     ],
 )
 def test_collectives(text: str, name: str) -> None:
-    assert chosen("--collective", text, COLLECTIVES) == name
+    assert chosen(text, COLLECTIVES) == name
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from ncclcheck.cli.estimate.answer import Output, print_text
 from ncclcheck.cli.exits import CLEAN, NOTHING_TO_JUDGE
-from ncclcheck.cli.output import complain, refuse_to_overwrite, write_file, write_stdout
+from ncclcheck.cli.output import complain, refuse_to_overwrite
 from ncclcheck.estimate.model import Model
 from ncclcheck.estimate.quantities import with_range
 from ncclcheck.estimate.questions.batch import NEEDED, answer
@@ -26,19 +27,16 @@ _LARGEST_BYTES = 64 << 20
 _WIDEST_NAME = 60
 
 
-def run_batch(path: str, output_format: str, output_file: str | None, model: Model) -> int:
+def run_batch(path: str, output: Output, model: Model) -> int:
     """One answer per row, in the order of the table. A row without a number says why; the exit code is then 3."""
-    if output_file not in (None, "-"):
-        refuse_to_overwrite(output_file, [path])
+    if output.file is not None:
+        refuse_to_overwrite(output.file, [path])
     answers = [_answer(row, model) for row in _rows(path)]
-    if output_format == "json":
+    if output.format == "json":
         text = json_without_commands(json.dumps(answers, indent=1, ensure_ascii=True, allow_nan=False)) + "\n"
     else:
         text = "".join(f"{clean(line)}\n" for line in _table(answers))
-    if output_file not in (None, "-"):
-        write_file(output_file, text)
-    else:
-        write_stdout(text)
+    print_text(text, output)
     without = [one for one in answers if one["busbw"] is None]
     if without:
         first = without[0]

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from ncclcheck.cli.estimate.answer import output_options, print_answer
-from ncclcheck.cli.estimate.quantities import DURATION, PARAMS, PRICE, SIZE, sentences
+from ncclcheck.cli.estimate.answer import Output, output_options, print_answer
 from ncclcheck.cli.exits import CLEAN
+from ncclcheck.cli.quantities import DURATION, PARAMS, PRICE, SIZE, sentences
 
 _PER_PARAMETER = 64.0  # a bare number up to here is bytes per parameter
 
@@ -43,6 +43,7 @@ def checkpoint(
     interval: float | None,
     timeout: float | None,
     notice: str | None,
+    output: Output,
     **given: Any,
 ) -> int:
     """How often to write checkpoints, and what failures, preemptions and the watchdog cost.
@@ -54,7 +55,6 @@ def checkpoint(
     from ncclcheck.estimate.questions.checkpoint import Checkpointing
     from ncclcheck.estimate.questions.checkpoint import checkpoint as answer
 
-    output = {name: given.pop(name) for name in ("output_format", "output_file", "color", "explain_estimate")}
     with sentences():
         per_parameter = state_bytes is not None and state_bytes <= _PER_PARAMETER
         known = hardware().notice_seconds
@@ -74,5 +74,5 @@ def checkpoint(
             ),
             hardware(),
         )
-    print_answer(found, **output)
+    print_answer(found, output)
     return CLEAN

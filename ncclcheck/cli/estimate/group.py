@@ -9,15 +9,19 @@ import click
 from click.core import ParameterSource
 
 from ncclcheck.cli.commands import Commands
-from ncclcheck.cli.estimate.answer import output_options
-from ncclcheck.cli.estimate.bandwidth import answer_bandwidth, answer_calibration, bandwidth_options
+from ncclcheck.cli.estimate.answer import Output, output_options
+from ncclcheck.cli.estimate.bandwidth import answer_bandwidth, bandwidth_options
 from ncclcheck.cli.estimate.batch import run_batch
+from ncclcheck.cli.estimate.calibrate import run_calibrate
+from ncclcheck.cli.estimate.job_options import job_of
+from ncclcheck.cli.quantities import sentences
 from ncclcheck.cli.site import SITE_FILE, chosen_model, site_option
+from ncclcheck.estimate.questions.changes import named
 
 _OF_BATCH = {"batch", "site", "output_format", "output_file", "color"}
 _OF_CALIBRATION = {
-    "calibrate", "site_file", "color", "nodes", "gpus_per_node", "gpu", "nics", "nic_gbps", "transport", "algo",
-    "proto", "channels", "intra", "pcie_gen", "nccl", "without", "with_",
+    "calibrate", "site_file", "color", "nodes", "gpus_per_node", "gpu", "nics", "nic_gbit", "network", "algorithm",
+    "protocol", "channels", "intra", "pcie_gen", "release", "without", "with_",
 }  # fmt: skip
 _MODULES = {name: f"ncclcheck.cli.estimate.{name}" for name in ("checkpoint", "inference", "step", "sync")}
 
@@ -68,14 +72,11 @@ def estimate(
     batch: str | None,
     calibrate: tuple[str, ...],
     site_file: str,
-    size: str,
+    size: int,
     without: tuple[str, ...],
     with_: tuple[str, ...],
     plot: str | None,
-    output_format: str,
-    output_file: str | None,
-    color: str,
-    explain_estimate: bool,
+    output: Output,
     **flags: Any,
 ) -> int | None:
     """What should I get: bus bandwidth, its range, its limit, and the curve over message sizes.
@@ -91,16 +92,16 @@ def estimate(
         return None
     if batch is not None:
         _let_only(context, "--batch", _OF_BATCH)
-        return run_batch(batch, output_format, output_file, chosen_model())
+        return run_batch(batch, output, chosen_model())
     if calibrate:
         _let_only(context, "--calibrate", _OF_CALIBRATION)
-        return answer_calibration(flags, without, with_, calibrate, site_file)
-    if _is_given(context, "site_file"):
+    elif _is_given(context, "site_file"):
         raise click.UsageError("--site-file is written by --calibrate; --site reads it")
-    return answer_bandwidth(
-        flags, size, without, with_, plot,
-        output_format=output_format, output_file=output_file, color=color, explain_estimate=explain_estimate,
-    )  # fmt: skip
+    with sentences():
+        job, changes = job_of(flags), named(without, with_)
+    if calibrate:
+        return run_calibrate(calibrate, job, changes, site_file)
+    return answer_bandwidth(job, size, changes, plot, output)
 
 
 def _let_only(context: click.Context, question: str, names: Container[str]) -> None:

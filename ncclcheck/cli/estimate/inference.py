@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from ncclcheck.cli.estimate.answer import output_options, print_answer
-from ncclcheck.cli.estimate.quantities import PARAMS, SIZE, sentences
+from ncclcheck.cli.estimate.answer import Output, output_options, print_answer
 from ncclcheck.cli.exits import CLEAN
+from ncclcheck.cli.quantities import PARAMS, SIZE, sentences
 from ncclcheck.cli.site import chosen_model, site_option, with_site
 
 
@@ -29,7 +29,7 @@ from ncclcheck.cli.site import chosen_model, site_option, with_site
 )
 @site_option
 @output_options
-def inference(gpu_memory: float | None, **given: Any) -> int:
+def inference(gpu_memory: float | None, output: Output, **given: Any) -> int:
     """What does serving a model take: memory, time per token, largest batch.
 
     Whatever the given options allow is answered. All weights count as read at each step: of a mixture of experts that
@@ -38,9 +38,8 @@ def inference(gpu_memory: float | None, **given: Any) -> int:
     from ncclcheck.estimate.questions.inference import Serving
     from ncclcheck.estimate.questions.inference import inference as answer
 
-    output = {name: given.pop(name) for name in ("output_format", "output_file", "color", "explain_estimate")}
     model = chosen_model()
     with sentences():
         found = answer(Serving(memory_bytes=gpu_memory, **given), model)
-    print_answer(with_site(found, model), **output)
+    print_answer(with_site(found, model), output)
     return CLEAN

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from ncclcheck.cli.estimate.answer import output_options, print_answer
-from ncclcheck.cli.estimate.quantities import DURATION, PARAMS, SIZE, sentences
+from ncclcheck.cli.estimate.answer import Output, output_options, print_answer
+from ncclcheck.cli.estimate.job_options import job_of, job_options
 from ncclcheck.cli.exits import CLEAN
+from ncclcheck.cli.quantities import DURATION, PARAMS, SIZE, sentences
 from ncclcheck.cli.site import chosen_model, site_option, with_site
 
 
@@ -17,14 +18,7 @@ from ncclcheck.cli.site import chosen_model, site_option, with_site
 @click.option("--dtype", default="bf16", show_default=True, metavar="TYPE", help="Data type of the gradients.")
 @click.option("--bucket", callback=SIZE, metavar="SIZE", help="Bytes of one all_reduce, if not all at once: 25MB.")
 @click.option("--gpus", type=int, metavar="N", help="GPUs of the job.")
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the job.")
-@click.option("--gpus-per-node", type=click.IntRange(min=1), metavar="N", help="GPUs on each of them.")
-@click.option("--gpu", metavar="NAME", help="GPU class: H100.")
-@click.option("--nics", type=click.IntRange(1, 4096), metavar="N", help="NICs in use on each node.")
-@click.option("--nic-gbps", type=float, metavar="N", help="Rate of one NIC in Gb/s as sold: 400.")
-@click.option("--transport", metavar="NAME", help="Between nodes: IB, RoCE, EFA, Slingshot, TCPX, TCPXO or socket.")
-@click.option("--without", multiple=True, metavar="WHAT", help="What if that were gone: gdr,nvls. Repeatable.")
-@click.option("--with", "with_", multiple=True, metavar="WHAT", help="What if that were so: acs. Repeatable.")
+@job_options
 @click.option("--busbw", type=float, metavar="GBPS", help="Measured bus bandwidth in GB/s, instead of the model.")
 @click.option("--overlap", type=float, metavar="SHARE", help="Of the computation, that hides communication: 0.6.")
 @click.option("--compute-time", callback=DURATION, metavar="TIME", help="Computation of a step: 8s.")
@@ -35,38 +29,24 @@ def sync(
     dtype: str,
     bucket: float | None,
     gpus: int | None,
-    nodes: int | None,
-    gpus_per_node: int | None,
-    gpu: str | None,
-    nics: int | None,
-    nic_gbps: float | None,
-    transport: str | None,
     without: tuple[str, ...],
     with_: tuple[str, ...],
     busbw: float | None,
     overlap: float | None,
     compute_time: float | None,
-    **output: Any,
+    output: Output,
+    **flags: Any,
 ) -> int:
     """How long does a gradient synchronisation take, and how much of it does a step not hide.
 
     Data parallelism with one all_reduce of all gradients. What is not told of the job widens the range.
     """
     from ncclcheck.estimate.questions.changes import named
-    from ncclcheck.estimate.questions.job import TRANSPORTS, Job, chosen
     from ncclcheck.estimate.questions.sync import Sync, synchronisation
 
     model = chosen_model()
     with sentences():
-        job = Job(
-            nodes=nodes,
-            gpus_per_node=gpus_per_node,
-            gpu=gpu,
-            network=chosen("--transport", transport, TRANSPORTS),
-            nics=nics,
-            nic_gbit=nic_gbps,
-        )
-        ask = Sync(params, dtype, job, gpus, bucket, busbw, overlap, compute_time)
+        ask = Sync(params, dtype, job_of(flags), gpus, bucket, busbw, overlap, compute_time)
         answer = synchronisation(ask, model, named(without, with_))
-    print_answer(with_site(answer, model), **output)
+    print_answer(with_site(answer, model), output)
     return CLEAN

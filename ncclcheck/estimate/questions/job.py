@@ -48,14 +48,12 @@ _USABLE = {
 _MOST_RANKS = 10_000_000
 
 
-def chosen(flag: str, text: str | None, known: Mapping[str, str]) -> str:
-    """A name without regard to case, "" for none. Raises ValueError that lists what is known."""
-    if text is None:
-        return ""
+def chosen(text: str, known: Mapping[str, str]) -> str:
+    """A name without regard to case. Raises ValueError that lists what is known."""
     name = text.strip().lower().removesuffix("_perf")
     found = known.get(name) or known.get(name.replace("-", "_")) or known.get(name.replace("_", "-"))
     if found is None:
-        raise ValueError(f"{flag} {text!r} is not known; known: {', '.join(dict.fromkeys(known.values()))}")
+        raise ValueError(f"{text!r} is not known; known: {', '.join(dict.fromkeys(known.values()))}")
     return found
 
 

@@ -1,21 +1,22 @@
-"""Durations, sizes, prices and counts as options; what is wrong with a call is said in a sentence."""
+"""Options whose text the estimate's own parsers read; what is wrong with a call is said in a sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from ncclcheck.estimate.quantities import parse_duration, parse_params, parse_price, parse_size
 
-Callback = Callable[[click.Context, click.Parameter, str | None], float | None]
+Callback = Callable[[click.Context, click.Parameter, str | None], Any]
 
 
-def reads(parse: Callable[[str], float]) -> Callback:
+def reads(parse: Callable[[str], Any]) -> Callback:
     """The callback of an option whose text `parse` reads."""
 
-    def callback(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    def callback(context: click.Context, option: click.Parameter, text: str | None) -> Any:
         try:
             return None if text is None else parse(text)
         except ValueError as error:
