@@ -38,7 +38,7 @@ def without_table(tmp_path: Path) -> Path:
 
 def test_the_head_shows_what_was_measured_and_the_findings_use_it() -> None:
     checked = check(SOCKETS)
-    assert "measured all_reduce 256 MiB..1 GiB: 2.94 GB/s busbw at 1 GiB (expected 2.0 (1.2-3.4), tcp flow)" in shown(
+    assert "measured all_reduce 256 MiB..1 GiB: 2.94 GB/s busbw at 1 GiB (expected 2.0 (1.2-3.7), tcp flow)" in shown(
         checked
     )
     estimates = [finding.estimate for finding in checked.report.findings if finding.code == "NET001"]

@@ -58,6 +58,16 @@ def test_without_the_options_nothing_is_said_of_steps() -> None:
         assert all(one["estimate"] is None or one["estimate"]["step"] is None for one in got["findings"])
 
 
+def test_a_measured_job_has_one_step_time() -> None:
+    """In the head and in each finding, whatever the model thinks of it."""
+    got = document("rules/GDR001/fail-both-sides-off.log", params="7B", zero="3", tokens_per_gpu="8192")
+    head = got["step"]["step_seconds"]["actual"]["expected"]
+    found = [one["estimate"] for one in got["findings"] if one["estimate"] and one["estimate"]["basis"] == "measured"]
+    assert found
+    for estimate in found:
+        assert estimate["step"]["step_seconds"]["actual"]["expected"] == pytest.approx(head)
+
+
 def test_a_plan_that_the_log_contradicts_is_told() -> None:
     got = document(HEALTHY, params=70e9, plan=Plan(dp=32, tp=8), tokens_per_gpu=8192.0)
     assert any("256 ranks and the input shows 8" in remark for remark in got["step"]["remarks"])

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ncclcheck.engine.links import parents_of
-from ncclcheck.estimate.estimates import Estimate, Mended
-from ncclcheck.rules.model import Finding
+from ncclcheck.estimate.estimates import MEASURED, Estimate, Mended
+from ncclcheck.rules.model import Finding, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimates import Changes
@@ -26,10 +26,14 @@ _SIZES = frozenset(("nodes", "gpus_per_node", "collective", "sharing"))
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A cause with its consequences: who they are, and the job's fields without and with it."""
+    """A cause with its consequences: who they are, and the job's fields without and with it.
+
+    by_design: worth knowing only; nobody will mend it, so it is no reason why mending another does not help.
+    """
 
     members: tuple[int, ...]
     code: str
+    by_design: bool
     healthy: Changes
     actual: Changes
 
@@ -50,7 +54,7 @@ def with_next_limits(findings: Sequence[Finding], estimator: Estimator) -> list[
     faults = _faults(findings)
     mended = list(findings)
     for fault in faults if len(faults) > 1 else ():
-        others = [one for one in faults if one is not fault]
+        others = [one for one in faults if one is not fault and not one.by_design]
         found = _mended(fault, others, estimator)
         if found is None:
             continue
@@ -78,6 +82,7 @@ def _faults(findings: Sequence[Finding]) -> list[_Fault]:
         fault = _Fault(
             tuple(members),
             findings[root].code,
+            all(findings[at].severity is Severity.INFO for at in (root, *members)),
             _together(one.healthy_changes for one in estimates),
             _together(one.actual_changes for one in estimates),
         )
@@ -85,14 +90,18 @@ def _faults(findings: Sequence[Finding]) -> list[_Fault]:
         if same is None:
             faults.append(fault)
         else:
-            faults[same] = replace(faults[same], members=faults[same].members + fault.members)
+            first = faults[same]
+            faults[same] = replace(
+                first, members=first.members + fault.members, by_design=first.by_design and fault.by_design
+            )
     return faults
 
 
 def _composes(estimate: Estimate) -> bool:
-    return bool(estimate.actual_changes) and not _SIZES & (
-        estimate.healthy_changes.keys() | estimate.actual_changes.keys()
-    )
+    """A fault that a measurement does not show is none."""
+    changes = estimate.healthy_changes.keys() | estimate.actual_changes.keys()
+    unseen = estimate.basis == MEASURED and estimate.slowdown.expected <= 1.0
+    return bool(estimate.actual_changes) and not _SIZES & changes and not unseen
 
 
 def _mended(fault: _Fault, others: Sequence[_Fault], estimator: Estimator) -> Mended | None:

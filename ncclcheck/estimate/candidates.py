@@ -14,6 +14,7 @@ from ncclcheck.facts.shape import JobShape
 
 NVLS_SINCE = (2, 17)  # the NCCL release that brought NVLS
 SWITCH_PATHS = ("PIX", "PXB")
+BRIDGED = 4  # GPUs that NVLink bridges between cards join at most
 CPU_PATHS = ("PHB", "NODE", "SYS")
 
 
@@ -77,6 +78,8 @@ class _Search:
         self.kind = kind
         self.inputs: dict[str, Input] = {}
         self.gpu_assumed = False
+        # A matrix or topology file alone: of what a job will have on this machine only the hardware is told.
+        self.before_a_run = not (shape.network or shape.release or shape.intra or shape.measured)
 
     def note(self, name: str, fields: tuple[str, ...], origin: str, value: str) -> None:
         entry = self.inputs.setdefault(name, Input(fields, origin))
@@ -117,6 +120,9 @@ class _Search:
             (lambda gpu: gpu.nvls is not None) if shape.nvls is Answer.YES else None,
             (lambda gpu: gpu.c2c is (shape.c2c is Answer.YES)) if shape.c2c is not Answer.UNKNOWN else None,
             (lambda gpu: gpu.nvlink is not None) if shape.nvlink is Answer.YES else None,
+            (lambda gpu: not gpu.bridged)
+            if shape.intra_path == "NVL" and (shape.gpus_per_node or 0) > BRIDGED
+            else None,
         ):
             known = [gpu for gpu in known if fits is None or fits(gpu)] or known
         groups: dict[Gpu, list[Gpu]] = {}
@@ -135,17 +141,21 @@ class _Search:
         if shape.nvlink_total_gbps is not None:
             fitting = table.classes_of_total(shape.nvlink_total_gbps, shape.release)
             if fitting:
-                return fitting, "input"
+                return self._built_for(fitting), "input"
         for links in shape.nvlinks:
             fitting = tuple(gpu.name for gpu in table.gpus.values() if gpu.nvlinks == links)
             if fitting:
-                return fitting, "input"
+                return self._built_for(fitting), "input"
         self.gpu_assumed = True
         if shape.c2c is Answer.YES:
             return table.assumed.c2c_gpus, "assumed"
         common = table.assumed.nvls_gpus if shape.nvls is Answer.YES else table.assumed.gpus
-        built_for = [name for name in common if shape.cuda is None or table.gpus[name].cuda_since <= shape.cuda]
-        return built_for or common, "assumed"
+        return self._built_for(common), "assumed"
+
+    def _built_for(self, names: Sequence[str]) -> Sequence[str]:
+        """Those that the CUDA of this NCCL has code for."""
+        built, gpus = self.shape.cuda, self.table.gpus
+        return [name for name in names if built is None or gpus[name].cuda_since <= built] or names
 
     def intra(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
         gpu = self.table.gpus[row["gpu"]]
@@ -181,7 +191,7 @@ class _Search:
             return [{"nvls": False}]
         shape = self.shape
         if shape.nvls is Answer.UNKNOWN and (shape.release is None or shape.release >= NVLS_SINCE):
-            values, origin = [True, False], "assumed"
+            values, origin = [True] if self.before_a_run else [True, False], "assumed"
         else:
             values, origin = [shape.nvls is Answer.YES], "input"
         for value in values:
@@ -192,7 +202,7 @@ class _Search:
         shape, gpu, assumed = self.shape, self.table.gpus[row["gpu"]], self.table.assumed
         by_product = self.table.networks[self.kind].nics
         counts: Sequence[int]
-        if is_rdma(shape.network) and shape.nics_per_node:
+        if (is_rdma(shape.network) or self.before_a_run) and shape.nics_per_node:
             counts, origin = [shape.nics_per_node], "input"
         elif by_product is not None:
             counts, origin = [by_product], "input"
@@ -205,7 +215,8 @@ class _Search:
         return [{"nics": count} for count in dict.fromkeys(counts)]
 
     def rates(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-        shape, by_product = self.shape, self.table.networks[self.kind].rates_gbit
+        shape, network, link = self.shape, self.table.networks[self.kind], self.table.gpus[row["gpu"]].nvlink
+        by_product = network.rates_of.get(link.generation if link else "", network.rates_gbit)
         rates: Sequence[float]
         if self.options.nic_gbit is not None:
             rates, origin = [self.options.nic_gbit], "--nic-gbps"
@@ -226,6 +237,8 @@ class _Search:
             return [{"network": network, "gdr": True}]
         unknown = shape.gdr is Answer.UNKNOWN
         values = [True, False] if unknown else [shape.gdr is Answer.YES]
+        if self.before_a_run:
+            values = [True]
         for value in values:
             self.note("GPUDirect RDMA", ("gdr",), "assumed" if unknown else "input", "on" if value else "off")
         return [{"network": network, "gdr": value} for value in values]

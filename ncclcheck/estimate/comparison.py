@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from math import log
 
 from ncclcheck.estimate.config import Config
+from ncclcheck.estimate.estimates import MEASURED
 from ncclcheck.estimate.model import Plateau, call_seconds
 from ncclcheck.estimate.ranges import Range, exactly, spread
-
-MEASURED = "measured"  # the algorithm of a plateau that is not the model's
 
 
 @dataclass(frozen=True, slots=True)

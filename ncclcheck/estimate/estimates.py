@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Changes = Mapping[str, object]
 """Fields of Config that are put on a job; a tuple stands for "one of these"."""
 
+MEASURED = "measured"  # what a number is based on, or what binds it, where nothing is modelled
+
 
 class Mended(NamedTuple):
     """Bus bandwidth in GB/s once this fault is mended and the others are not, the limit that binds then, and the code
@@ -38,6 +40,8 @@ class Estimate:
     step: a training step, or the calls that the log saw; None where neither is known.
     healthy_changes, actual_changes: what was put on the job, as fields of the model's configuration.
     after_fix: filled in where other faults hold back what mending this one brings.
+    alone: where `actual` was measured, what the model has for this fault alone; the measurement counts all that slows
+        the job.
     """
 
     healthy: Range
@@ -56,6 +60,7 @@ class Estimate:
     healthy_changes: Changes = field(default_factory=dict)
     actual_changes: Changes = field(default_factory=dict)
     after_fix: Mended | None = None
+    alone: Range | None = None
 
 
 @dataclass(frozen=True, slots=True)

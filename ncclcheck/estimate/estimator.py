@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any
 
 from ncclcheck.estimate.candidates import Candidates, candidates
-from ncclcheck.estimate.comparison import MEASURED, Pair, busbw, middle, most_common, one_of
+from ncclcheck.estimate.comparison import Pair, busbw, middle, most_common, one_of
 from ncclcheck.estimate.config import COLLECTIVES, Config, NotModelledError
-from ncclcheck.estimate.estimates import Changes, Cost, Estimate, Expected
+from ncclcheck.estimate.estimates import MEASURED, Changes, Cost, Estimate, Expected
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.inputs import inputs_of
 from ncclcheck.estimate.model import Model, Plateau, shipped_model
@@ -101,10 +101,19 @@ class Estimator:
         if measured is None or estimate.slowdown.expected < _FELT or not self._is_measured(pairs, actual):
             return replace(estimate, step=self._step(sides))
         point = Range(measured.least, measured.busbw, measured.most)
-        inputs["actual by the model"] = f"{with_range(estimate.actual)} GB/s for this alone"
+        fast = [pair for pair in pairs if pair.healthy.busbw.high >= measured.busbw]
+        if fast and len(fast) < len(pairs):  # what cannot reach the measurement is not this job
+            inputs["ruled out"] = (
+                f"{len(pairs) - len(fast)} of {len(pairs)} configurations: slower than what was measured"
+            )
+            pairs, sides = fast, self._as_fast(sides, measured.busbw)
+            estimate = self._estimate(pairs, estimate.basis, inputs)
+        modelled = estimate.actual
+        inputs["actual by the model"] = f"{with_range(modelled)} GB/s for this alone"
         estimate = self._estimate([_measured(pair, point, measured.where) for pair in pairs], MEASURED, inputs)
         return replace(
             estimate,
+            alone=modelled,
             healthy_changes=healthy,
             actual_changes=actual,
             step=self._step(sides, Reached(measured.collective, point)),
@@ -155,7 +164,11 @@ class Estimator:
         if measured is None or not self._is_measured(pairs, {}):
             return self._step(sides) if pairs else None
         reached = Reached(measured.collective, Range(measured.least, measured.busbw, measured.most))
-        return self._step(sides, reached, reached)
+        return self._step(self._as_fast(sides, measured.busbw), reached, reached)
+
+    def _as_fast(self, sides: list[tuple[Config, Config]], busbw: float) -> list[tuple[Config, Config]]:
+        """Those that could reach so many GB/s before the change; all of them if none can."""
+        return [side for side in sides if self.model.plateau(side[0]).busbw.high >= busbw] or sides
 
     @property
     def why_no_step(self) -> str | None:

@@ -67,12 +67,14 @@ class Gpu(NamedTuple):
 class Network(NamedTuple):
     """A kind of network. share: of the sold rate; nics: per node, where the product fixes it; rates in Gb/s.
 
+    rates_of: rates beside GPUs of a generation, where the product fixes them; else rates_gbit.
     tree_gain_not: generations of GPUs of which two nodes do not reach more than the ring's number here.
     """
 
     share: float
     limit: str
     rates_gbit: tuple[float, ...]
+    rates_of: Mapping[str, tuple[float, ...]]
     nics: int | None
     tree_gain_not: tuple[str, ...]
     source: str
@@ -383,6 +385,7 @@ def _build(raw: Mapping[str, Any]) -> Hardware:
                 row["share"],
                 row["limit"],
                 tuple(row["rates_gbit"]),
+                {generation: tuple(rates) for generation, rates in row.get("rates_of", {}).items()},
                 row.get("nics"),
                 tuple(row.get("tree_gain_not", ())),
                 row["source"],

@@ -10,6 +10,7 @@ import polars as pl
 
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.fabric import fabric_states
 from ncclcheck.facts.matrix import ORDER
 from ncclcheck.facts.measurements import of_this_job
 from ncclcheck.facts.question import question
@@ -33,6 +34,7 @@ _PATHS = {
     "SYS": "SYS",
 }
 # Some releases print the path type as a number in Pattern lines (2.5).
+_MOST_ON_GRACE = 4
 _NAMES_OF = {"NV": "NVL"}
 
 # Files that images of virtual machines bring, by name. A file itself is no proof of a guest; these are made for guests.
@@ -67,13 +69,13 @@ def shape_of(facts: Facts) -> JobShape:
     if nranks is None and measured is not None:  # nothing but the table tells of a job
         nranks, nodes = measured.ranks, measured.nodes
         gpus = nranks // nodes if nranks and nodes and nranks % nodes == 0 else None
-    used = _net_devices(facts)
+    used = _net_devices(facts) or (min(len(matrix.nics), len(matrix.gpus)) if matrix else None) or None
     release = facts.release
     return JobShape(
         nodes=nodes, gpus_per_node=gpus, nranks=nranks or (gpus if nodes == 1 else None), gpu_names=facts.gpu_names,
         nvlink_total_gbps=_nvlink_total(facts),
         nvlinks=matrix.nvlinks() if matrix else (), nvlink=nvlink(facts), nvls=_nvls(facts),
-        c2c=Answer.YES if facts.notes("gdr_c2c") else Answer.UNKNOWN,
+        c2c=_c2c(facts, max(per_machine or 0, len(matrix.gpus) if matrix else 0)),
         intra=frozenset(group.transport for group in facts.edges if group.scope == "inside"),
         intra_path=intra_path(facts),
         nics_per_node=used, nic_gbit=_rates(facts), network=_network(facts), rdma_seen=bool(facts.rdma_signs),
@@ -83,6 +85,13 @@ def shape_of(facts: Facts) -> JobShape:
         virtual=Answer.YES if facts.guest_signs else Answer.UNKNOWN,
         measured=measured,
     )  # fmt: skip
+
+
+def _c2c(facts: Facts, gpus: int) -> Answer:
+    """gpus: of a machine. Those with Grace CPUs have four at most."""
+    if facts.notes("gdr_c2c") or any(one.cluster for one in fabric_states(facts)):
+        return Answer.YES  # what NVLink joins over machines are racks of them
+    return Answer.NO if gpus > _MOST_ON_GRACE else Answer.UNKNOWN
 
 
 def _cuda(facts: Facts) -> tuple[int, int] | None:

@@ -62,6 +62,7 @@ def _write_finding(page: Page, finding: Finding, verbose: bool, explain: bool) -
             write_evidence(page, item, verbose, _INFO_EVIDENCE_LINES)
         if finding.estimate is not None and _tells(finding.estimate):
             page.labelled("number", f"all_reduce {_bandwidth(finding.estimate)}, {_slower(finding.estimate)}")
+            _write_alone(page, finding.estimate)
             if explain:
                 _write_origin(page, finding.estimate)
     else:
@@ -78,12 +79,16 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -
     seconds_shown = False
     if estimate is not None:
         page.labelled("number", f"all_reduce {_bandwidth(estimate)}, ", (_slower(estimate), "bold"))
-        page.line(f"limit {estimate.limit_healthy} -> {estimate.limit_actual}; {estimate.basis}", indent=9)
+        page.line(f"limit {estimate.limit_healthy} -> {estimate.limit_actual}; {_basis(estimate)}", indent=9)
+        _write_alone(page, estimate)
         if (mended := estimate.after_fix) is not None:
             busbw = with_range(mended.busbw)
             other = f"the other {mended.code}" if mended.code == finding.code else mended.code
             page.line(f"after this fix alone {busbw} GB/s: limited by {mended.limit}, see {other}", indent=9)
-        if estimate.sync_seconds_healthy is not None and estimate.sync_seconds_actual is not None:
+        step = estimate.step is not None and estimate.step.per_step  # it holds the sync as the plan has it
+        if step:
+            seconds_shown = True
+        elif estimate.sync_seconds_healthy is not None and estimate.sync_seconds_actual is not None:
             before, after = with_range(estimate.sync_seconds_healthy), with_range(estimate.sync_seconds_actual)
             page.line(f"gradient sync of {size_text(estimate.sync_bytes)}: {before} -> {after} s", indent=9)
             seconds_shown = True
@@ -96,6 +101,12 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -
         page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}{dollars}")
     if estimate is None and (verbose or finding.cost is None):
         page.labelled("number", f"none: {finding.no_estimate_because or 'no reason given'}")
+
+
+def _write_alone(page: Page, estimate: Estimate) -> None:
+    """A measurement counts all that slows a job: say so where this fault does not explain it."""
+    if estimate.alone is not None and estimate.actual.high < estimate.alone.low:
+        page.line(f"this alone would leave {with_range(estimate.alone)} GB/s: more than this slows the job", indent=9)
 
 
 def _write_origin(page: Page, estimate: Estimate) -> None:
@@ -152,7 +163,15 @@ def _tells(estimate: Estimate) -> bool:
     return estimate.slowdown.high >= _SLOWER
 
 
+def _basis(estimate: Estimate) -> str:
+    """With what was assumed: what makes the range as wide as it is."""
+    assumed = [name for name, value in estimate.inputs.items() if value.endswith("(assumed)")]
+    return f"{estimate.basis} ({', '.join(assumed)})" if assumed else estimate.basis
+
+
 def _slower(estimate: Estimate) -> str:
     """`19x slower (15x-24x)`."""
+    if estimate.slowdown.high <= 1.0:
+        return "no slower"
     number, _, span = with_range(estimate.slowdown, "x").partition(" ")
     return f"{number} slower{f' {span}' if span else ''}"

@@ -121,6 +121,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "actual": _range(estimate.actual),
         "slowdown": _range(estimate.slowdown),
         "limit": {"healthy": estimate.limit_healthy, "actual": estimate.limit_actual},
+        "alone": None if estimate.alone is None else _range(estimate.alone),
         "after_fix": None if estimate.after_fix is None else _after_fix(estimate.after_fix),
         "basis": estimate.basis,
         "formula": estimate.formula,

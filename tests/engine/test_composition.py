@@ -12,6 +12,8 @@ from ncclcheck.estimate.estimates import Changes
 from ncclcheck.estimate.estimator import Estimator
 from ncclcheck.estimate.model import shipped_model
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.shape import JobShape
 from ncclcheck.rules.model import Confidence, Finding, Severity
 
@@ -70,6 +72,28 @@ def test_mending_all_is_what_is_healthy(estimator: Estimator) -> None:
 
 def test_a_cause_and_its_consequence_are_one_fault(estimator: Estimator) -> None:
     findings = [finding("IB001", SOCKETS, estimator), finding("NET001", SOCKETS, estimator, causes=("IB001",))]
+    for one in with_next_limits(findings, estimator):
+        assert one.estimate is not None
+        assert one.estimate.after_fix is None
+
+
+def test_what_is_by_design_holds_nothing_back(estimator: Estimator) -> None:
+    sharing: tuple[Changes, Changes] = ({"nics": 8}, {"nics": 4})
+    by_design = replace(finding("TOP002", sharing, estimator), severity=Severity.INFO)
+    found = with_next_limits([finding("PCI004", ACS, estimator), by_design], estimator)
+    acs, shared = (one.estimate for one in found)
+    assert acs is not None
+    assert acs.after_fix is None
+    assert shared is not None
+    assert shared.after_fix is not None
+    assert shared.after_fix.code == "PCI004"
+
+
+def test_what_a_measurement_does_not_show_holds_nothing_back() -> None:
+    measured = Measured("all_reduce", 400.0, 400.0, 400.0, 8, 1 << 30, True, True, 32, 4, (), Evidence("t", 1, ""))
+    estimator = Estimator(replace(JOB, measured=measured))
+    busy: tuple[Changes, Changes] = ({}, {"effect": "cpu"})
+    findings = [finding("HST007", busy, estimator), finding("IB004", ({"nics": 8}, {"nics": 7}), estimator)]
     for one in with_next_limits(findings, estimator):
         assert one.estimate is not None
         assert one.estimate.after_fix is None

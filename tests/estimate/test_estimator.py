@@ -73,6 +73,42 @@ def test_socket_fallback_of_a_known_job() -> None:
     assert (got.limit_healthy, got.limit_actual) == ("nvlstree", "tcp flow")
 
 
+def test_a_measurement_below_what_the_fault_explains() -> None:
+    point = Measured("all_reduce", 40.0, 40.0, 40.0, 8, 1 << 32, True, True, 16, 2, (), Evidence("t", 1, ""))
+    got = compared(replace(PROVEN, measured=point), {"nics": 8}, {"nics": 4})
+    assert (got.basis, got.actual.expected) == ("measured", 40.0)
+    assert got.alone is not None
+    assert got.alone == compared(PROVEN, {"nics": 8}, {"nics": 4}).actual
+    assert got.alone.low > 40
+
+
+def test_a_measurement_rules_out_what_cannot_reach_it() -> None:
+    unknown = replace(PROVEN, nodes=4, nranks=32, nic_gbit=())
+    point = Measured("all_reduce", 150.0, 150.0, 150.0, 8, 1 << 32, True, True, 32, 4, (), Evidence("t", 1, ""))
+    got = compared(replace(unknown, measured=point), {"gdr": True}, {"gdr": False})
+    assert compared(unknown, {"gdr": True}, {"gdr": False}).healthy.low < 100  # eight NICs of 100 Gb/s
+    assert got.healthy.low > 140
+    assert got.inputs["ruled out"] == "1 of 3 configurations: slower than what was measured"
+
+
+def test_rates_that_the_product_fixes_are_not_assumed() -> None:
+    p4d = JobShape(nodes=2, gpus_per_node=8, nranks=16, network="efa", nics_per_node=4, gdr=YES, intra=P2P)
+    known = compared(replace(p4d, gpu_names=("A100-SXM4-40GB",)), {}, {"nics": 2})
+    assert known.inputs["NIC rate"] == "100 Gb/s (input)"
+    assert "assumed" in compared(replace(p4d, gpu_names=("NVIDIA H100 80GB HBM3",)), {}, {"nics": 2}).inputs["NIC rate"]
+
+
+def test_before_a_run_what_the_hardware_has_is_taken_to_work() -> None:
+    matrix = JobShape(nodes=1, gpus_per_node=8, nranks=8, nvlink=YES, nvlinks=(18,), intra_path="NVL", c2c=NO)
+    several = {"nodes": 2, "network": "rdma"}
+    got = compared(matrix, {**several, "nics": 8}, {**several, "nics": 4})
+    assert got.inputs["GPUDirect RDMA"] == "on (assumed)"
+    assert got.inputs["NVLS"] == "on (assumed)"
+    assert got.inputs["GPU"] == "H100 SXM or H200 SXM or H20 or B200 SXM or B300 SXM (input)"
+    running = compared(replace(matrix, release=(2, 27, 3)), {**several, "nics": 8}, {**several, "nics": 4})
+    assert running.inputs["GPUDirect RDMA"] == "on or off (assumed)"
+
+
 def test_nothing_assumed_is_modelled_from_the_log() -> None:
     got = compared(PROVEN, {"gdr": True}, {"gdr": False})
     assert got.basis == "modelled from log"

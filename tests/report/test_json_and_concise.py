@@ -50,8 +50,8 @@ def test_the_keys_are_a_contract() -> None:
         "estimate", "cost", "no_estimate_because", "fix",
     ]  # fmt: skip
     assert list(sockets["estimate"]) == [
-        "unit", "healthy", "actual", "slowdown", "limit", "after_fix", "basis", "formula", "inputs", "sync_seconds",
-        "step",
+        "unit", "healthy", "actual", "slowdown", "limit", "alone", "after_fix", "basis", "formula", "inputs",
+        "sync_seconds", "step",
     ]  # fmt: skip
     assert sockets["estimate"]["healthy"] == {"low": 330.0, "expected": 362.4, "high": 371.0}
     assert sockets["estimate"]["limit"] == {"healthy": "nic", "actual": "tcp"}

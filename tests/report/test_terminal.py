@@ -140,6 +140,20 @@ def test_an_info_is_short() -> None:
     assert SHORT in show(replace(REPORT, findings=(info,)))
 
 
+def test_a_number_says_what_it_assumes_and_what_it_does_not_explain() -> None:
+    assert SOCKETS.estimate is not None
+    inputs = {"GPU": "H100 SXM or B200 SXM (assumed)", "nodes": "2 (input)", "NIC rate": "100 Gb/s (assumed)"}
+    wide = replace(SOCKETS.estimate, basis="modelled from assumptions", inputs=inputs)
+    shown = " ".join(show(replace(REPORT, findings=(replace(SOCKETS, estimate=wide),))).split())
+    assert "modelled from assumptions (GPU, NIC rate)" in shown
+    measured = replace(SOCKETS.estimate, actual=Range(1, 1, 1), alone=Range(2, 3, 4))
+    for severity in (Severity.ERROR, Severity.INFO):
+        text = show(replace(REPORT, findings=(replace(SOCKETS, severity=severity, estimate=measured),)))
+        assert "this alone would leave 3.0 (2.0-4.0) GB/s: more than this slows the job" in text
+    same = replace(measured, slowdown=Range(1, 1, 1))
+    assert "GB/s, no slower" in show(replace(REPORT, findings=(replace(SOCKETS, estimate=same),)))
+
+
 def test_a_number_that_nobody_can_measure_is_left_out() -> None:
     assert SOCKETS.estimate is not None
     same = replace(SOCKETS.estimate, slowdown=Range(1.0, 1.01, 1.02))

@@ -8,6 +8,7 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from ncclcheck.estimate.config import Config, NotModelledError
+from ncclcheck.estimate.estimates import MEASURED
 from ncclcheck.estimate.figures import ASSUMED, Given
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.model import Model, busbw_factor, call_seconds
@@ -84,7 +85,7 @@ def timed(model: Model, config: Config, collective: Collective, measured: Reache
     if measured is not None and (place.nodes > 1 or config.nodes == 1):
         share = measured.busbw.scale(1 / group.sharing)
         if _is_of(measured, collective.op, model, config) or share.expected < busbw.expected:
-            busbw, limit = share, "measured"
+            busbw, limit = share, MEASURED
     factor = busbw_factor(collective.op, collective.ranks)
     seconds = call_seconds(busbw, collective.calls * collective.nbytes, collective.op, collective.ranks)
     text = (

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from ncclcheck.estimate.estimates import MEASURED
 from ncclcheck.estimate.figures import ASSUMED, TABLE, Given
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.options import EstimateOptions
@@ -41,7 +42,10 @@ class Calls(NamedTuple):
     actual: Timed
 
     def never_faster(self) -> Calls:
-        """What the model rates as a gain is no loss."""
+        """What the model rates as a gain is no loss; what was measured stands, and the healthy side is as fast."""
+        if self.actual.limit == MEASURED:
+            faster = Range(*map(min, self.healthy.seconds, self.actual.seconds))
+            return self._replace(healthy=self.healthy._replace(seconds=faster))
         slower = Range(*map(max, self.healthy.seconds, self.actual.seconds))
         return self._replace(actual=self.actual._replace(seconds=slower))
 

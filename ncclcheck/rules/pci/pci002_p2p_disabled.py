@@ -65,7 +65,7 @@ from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.matrix import ORDER, Matrix
 from ncclcheck.facts.seen import Seen
 from ncclcheck.rules import gpus
-from ncclcheck.rules.common import compared, listed, stopped
+from ncclcheck.rules.common import compared, listed, no_number, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -292,7 +292,12 @@ def _finding(
     stops: bool = False,
 ) -> Finding:
     healthy = gpus.best_paths(facts, gpus.nvlink_by_design(facts, estimator))
-    numbers = stopped(estimator) if stops else compared(estimator, healthy, {"intra": "shm"})
+    if stops:
+        numbers = stopped(estimator)
+    elif estimator.shape.gpus_per_node == 1:
+        numbers = no_number("NCCL counts each GPU as a node of its own: what follows from that has the number")
+    else:
+        numbers = compared(estimator, healthy, {"intra": "shm"})
     return RULE.finding(
         severity=severity,
         confidence=confidence,
