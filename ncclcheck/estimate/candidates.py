@@ -14,7 +14,7 @@ from ncclcheck.facts.shape import JobShape
 
 NVLS_SINCE = (2, 17)  # the NCCL release that brought NVLS
 SWITCH_PATHS = ("PIX", "PXB")
-BRIDGED = 4  # GPUs that NVLink bridges between cards join at most
+BRIDGED = 2  # GPUs that a bridge of NVLink between cards joins
 CPU_PATHS = ("PHB", "NODE", "SYS")
 
 

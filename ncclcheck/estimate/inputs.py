@@ -19,8 +19,10 @@ def inputs_of(
     for name, entry in found.inputs.items():
         if given.issuperset(entry.fields) or not _matters(entry.fields[0], pairs):
             continue
+        if len(pairs) == 1 and len(entry.values) > 1:  # whichever it is, the numbers are the same
+            continue
         inputs[name] = str(entry)
-        assumed |= entry.origin == "assumed" and (len(pairs) > 1 or len(entry.values) == 1)
+        assumed |= entry.origin == "assumed"
     for name, changes in (("healthy", healthy), ("actual", actual)):
         if changes:
             inputs[name] = ", ".join(f"{key} = {_text(value)}" for key, value in changes.items())

@@ -30,6 +30,8 @@ class Range(NamedTuple):
 def spread(ranges: Sequence[Range]) -> Range:
     """Lowest low, highest high; the middle is the geometric mean of the expected values (plain mean if one is 0)."""
     middles = [one.expected for one in ranges]
+    if min(middles) == max(middles):  # exactly that, not what logarithms make of it
+        return Range(min(one.low for one in ranges), middles[0], max(one.high for one in ranges))
     middle = exp(sum(map(log, middles)) / len(middles)) if min(middles) > 0 else sum(middles) / len(middles)
     low, high = min(one.low for one in ranges), max(one.high for one in ranges)
     return Range(low, min(max(middle, low), high), high)

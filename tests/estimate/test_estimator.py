@@ -91,6 +91,13 @@ def test_a_measurement_rules_out_what_cannot_reach_it() -> None:
     assert got.inputs["ruled out"] == "1 of 3 configurations: slower than what was measured"
 
 
+def test_an_input_that_changes_nothing_is_not_listed() -> None:
+    single = JobShape(nodes=2, gpus_per_node=1, nranks=2, network="socket", nic_gbit=(1.0,))
+    got = compared(single, {}, {"tcp_gbit": 0.1})
+    assert "GPU" not in got.inputs
+    assert got.basis == "modelled from log"
+
+
 def test_rates_that_the_product_fixes_are_not_assumed() -> None:
     p4d = JobShape(nodes=2, gpus_per_node=8, nranks=16, network="efa", nics_per_node=4, gdr=YES, intra=P2P)
     known = compared(replace(p4d, gpu_names=("A100-SXM4-40GB",)), {}, {"nics": 2})

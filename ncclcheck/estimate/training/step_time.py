@@ -153,10 +153,11 @@ def timing_of(
     )
 
 
-def hidden(comm: Mapping[str, float], compute: float, shares: Mapping[str, float]) -> float:
-    """Seconds of communication (by kind) that run while the GPU computes. shares: by kind, and of "all"."""
-    each = sum(min(seconds, shares.get(kind, 0.0) * compute) for kind, seconds in comm.items())
-    return min(each, shares["all"] * compute)
+def exposed(comm: Mapping[str, float], compute: float, shares: Mapping[str, float]) -> float:
+    """Seconds of communication (by kind) for which the GPU does not compute. shares: of the compute time behind which
+    a kind can hide, and "all" of them together. A sum of what is left, so that nothing left is exactly 0."""
+    each = sum(max(0.0, seconds - shares.get(kind, 0.0) * compute) for kind, seconds in comm.items())
+    return max(each, sum(comm.values()) - shares["all"] * compute)
 
 
 def compute_of(step: float, comm: Mapping[str, float], shares: Mapping[str, float], bubble: float) -> float:
@@ -166,7 +167,7 @@ def compute_of(step: float, comm: Mapping[str, float], shares: Mapping[str, floa
     """
     if sum(comm.values()) >= step:
         return 0.0
-    return _solve(lambda compute: compute * (1 + bubble) + _exposed(comm, compute, shares), step, step)
+    return _solve(lambda compute: compute * (1 + bubble) + exposed(comm, compute, shares), step, step)
 
 
 def _case(load: Load, view: View, workload: Workload, options: EstimateOptions, table: Hardware) -> Case:
@@ -178,7 +179,7 @@ def _case(load: Load, view: View, workload: Workload, options: EstimateOptions, 
         assert workload.flops is not None
         mfu = table.training.mfu[view.mfu] if options.mfu is None else options.mfu
         compute = workload.flops / (rate * mfu)
-        actual = compute * (1 + bubble) + _exposed(after, compute, shares)
+        actual = compute * (1 + bubble) + exposed(after, compute, shares)
         return Case(compute, compute * bubble, actual - _saved(before, after, compute, shares), actual)
     least, most = _plausible(workload.flops, rate, options.mfu, table)
     solved = compute_of(step, after, shares, bubble)
@@ -188,7 +189,7 @@ def _case(load: Load, view: View, workload: Workload, options: EstimateOptions, 
         left = _scale_to(step - compute * (1 + bubble), after, compute, shares)
         after = {kind: seconds * left for kind, seconds in after.items()}
         before = {kind: min(seconds, after[kind]) for kind, seconds in before.items()}
-    unknown = max(0.0, step - compute * (1 + bubble) - _exposed(after, compute, shares))
+    unknown = max(0.0, step - compute * (1 + bubble) - exposed(after, compute, shares))
     healthy = max(0.0, step - _saved(before, after, compute, shares))
     return Case(compute, compute * bubble + unknown, healthy, step, left < 1 - TELLING, unknown)
 
@@ -202,23 +203,19 @@ def _plausible(flops: float | None, rate: float, mfu: float | None, table: Hardw
     return flops / (rate * table.training.mfu_at_most), flops / (rate * table.training.mfu_at_least)
 
 
-def _exposed(comm: Mapping[str, float], compute: float, shares: Mapping[str, float]) -> float:
-    return sum(comm.values()) - hidden(comm, compute, shares)
-
-
 def _saved(
     before: Mapping[str, float], after: Mapping[str, float], compute: float, shares: Mapping[str, float]
 ) -> float:
-    return max(0.0, _exposed(after, compute, shares) - _exposed(before, compute, shares))
+    return max(0.0, exposed(after, compute, shares) - exposed(before, compute, shares))
 
 
-def _scale_to(exposed: float, comm: Mapping[str, float], compute: float, shares: Mapping[str, float]) -> float:
+def _scale_to(left: float, comm: Mapping[str, float], compute: float, shares: Mapping[str, float]) -> float:
     """The part of the communication that leaves so many seconds exposed."""
 
     def at(part: float) -> float:
-        return _exposed({kind: seconds * part for kind, seconds in comm.items()}, compute, shares)
+        return exposed({kind: seconds * part for kind, seconds in comm.items()}, compute, shares)
 
-    return _solve(at, exposed, 1.0)
+    return _solve(at, left, 1.0)
 
 
 def _solve(rises: Callable[[float], float], target: float, most: float) -> float:
