@@ -57,6 +57,19 @@ def test_a_table_in_a_file_of_its_own(tmp_path: Path) -> None:
         assert estimate is not None and estimate.basis == basis
 
 
+def test_a_busbw_of_nothing_is_no_bandwidth_of_the_job(tmp_path: Path) -> None:
+    """0.00 beside an algbw is what one rank alone prints; the other rows say that there are more."""
+    log = without_table(tmp_path)
+    table = "\n".join(Run([(1 << 28, 2.5, 2.5), (1 << 30, 2.56, 2.56)], ranks=4, hosts=("gpu-a12", "gpu-a13")).lines())
+    options = EstimateOptions(params=7e9, tokens_per_gpu=8192, gpu_price=2.0)
+    job = log.read_text()
+    for text, measured in ((table, True), (table.replace(" 2.56 ", " 0.00 "), False)):
+        log.write_text(job + text)
+        step = run_check([str(log)], Selection(), options).report.step
+        assert step is not None
+        assert any(one.limit_actual == "measured" for one in step.collectives) is measured
+
+
 def test_a_table_does_not_take_a_finding_away(tmp_path: Path) -> None:
     table = tmp_path / "bench.txt"
     table.write_text("\n".join(Run([(1 << 30, 190.2, 190.0)], ranks=4, hosts=("gpu-a12", "gpu-a13")).lines()))

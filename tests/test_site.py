@@ -120,6 +120,7 @@ def test_the_log_around_a_table_tells_what_flags_do_not() -> None:
     ("measured", "told", "why"),
     [
         (MEASURED._replace(enough=False), RAILS, "too small"),
+        (MEASURED._replace(busbw=0.0, least=0.0), RAILS, "busbw is 0"),
         (MEASURED._replace(collective="gather"), RAILS, "gather"),
         (MEASURED._replace(nodes=None), RAILS, "--nodes"),
         (MEASURED._replace(ranks=None), RAILS, "how many ranks"),

@@ -48,7 +48,7 @@ def explain(rule: str) -> None:
             "may be caused by " + ", ".join(f"{code} {names.get(code, '')}".strip() for code in found.caused_by)
         )
     page = next(entry.page for entry in entries if entry.rule is found)
-    write_stdout("\n".join([*lines, "", page or "This rule has no page."]) + "\n")
+    write_stdout("\n".join([*lines, "", page or "This rule has no page (python -OO leaves pages out)."]) + "\n")
 
 
 def _registry() -> Registry:

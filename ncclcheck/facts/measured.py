@@ -30,6 +30,11 @@ class Measured(NamedTuple):
     evidence: Evidence
 
     @property
+    def is_plateau(self) -> bool:
+        """Does it tell a bandwidth? 0.00 is less than the table's digits tell."""
+        return self.enough and self.least > 0
+
+    @property
     def where(self) -> str:
         """`measured 387 at 8 GiB, run.log:120`."""
         return f"measured {self.busbw:.4g} at {binary_size(self.size)}, {self.evidence.path}:{self.evidence.line}"

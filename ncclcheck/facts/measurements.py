@@ -54,7 +54,7 @@ def plateaus(facts: Facts) -> tuple[Measured, ...]:
 def of_this_job(facts: Facts) -> Measured | None:
     """The plateau that tells what this job's collectives reach: an all_reduce, or else a collective of rings, among as
     many ranks on as many nodes and on no other hosts. Several runs: one between the slowest and the fastest."""
-    known = [one for one in plateaus(facts) if one.enough and _is_of(facts, one)]
+    known = [one for one in plateaus(facts) if one.is_plateau and _is_of(facts, one)]
     for collective in ("all_reduce", *_OF_RINGS):
         same = sorted((one for one in known if one.collective == collective), key=lambda one: one.busbw)
         if same:

@@ -58,8 +58,10 @@ def point_of(measured: Measured, shape: JobShape, told: Job, changes: Sequence[C
 
     Raises ValueError with a sentence where the table or the configuration will not do.
     """
-    if not measured.enough:
-        raise ValueError("its largest size is too small to be the plateau (128 MiB on a node, 1 GiB on several)")
+    if not measured.is_plateau:
+        raise ValueError(
+            "its largest size is too small to be the plateau (128 MiB on a node, 1 GiB on several), or its busbw is 0"
+        )
     if measured.collective not in COLLECTIVES:
         raise ValueError(f"the model has no number for {measured.collective}")
     job = _job(measured, shape, told)
