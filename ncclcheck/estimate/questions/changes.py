@@ -54,10 +54,11 @@ def _fields(**fields: Any) -> Callable[[Config, Hardware], Alternatives]:
 
 
 def _sockets(config: Config, table: Hardware) -> Alternatives:
-    """Over the same wire, so no faster than a NIC is."""
+    """Over the same wire, of which TCP gets no more than RDMA does."""
     if config.nodes == 1 or config.network == "socket":
         return ({},)
-    return ({"network": "socket", "tcp_gbit": config.nic_gbit or None},)
+    line_gbit = config.nic_gbit * min(1.0, table.networks[config.network].share / table.tcp.line_share)
+    return ({"network": "socket", "tcp_gbit": line_gbit or None},)
 
 
 def _no_nvlink(config: Config, table: Hardware) -> Alternatives:
