@@ -9,7 +9,7 @@ import pytest
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.model import shipped_model
-from ncclcheck.estimate.questions.batch import CONDITIONS, answer, read_row
+from ncclcheck.estimate.questions.batch import CONDITIONS, FORCED, answer, read_row
 
 TWO_NODES = {
     "id": "a", "collective": "all_reduce", "nodes": "2", "gpus_per_node": "8", "gpu_model": "H100",
@@ -113,7 +113,9 @@ def test_rows_without_a_number_say_why(cells: dict[str, str], names: str) -> Non
         answer({**TWO_NODES, **cells}, shipped_model())
 
 
-@pytest.mark.parametrize("condition", [name for name, change in CONDITIONS.items() if change and name != "sharp"])
+@pytest.mark.parametrize(
+    "condition", [*FORCED, *(word for word, put in CONDITIONS.items() if all(one.loses for one in put))]
+)
 def test_no_condition_makes_it_faster(condition: str) -> None:
     healthy = answer({**TWO_NODES, "algo": ""}, shipped_model())[0].busbw
     faulty = answer({**TWO_NODES, "algo": "", "condition": condition}, shipped_model())[0].busbw

@@ -3,7 +3,7 @@
 Columns (tab-separated, "NA" or empty where unknown): id, collective, nodes, gpus_per_node, gpu_model, intra_node_link,
 nvlinks_per_gpu, pcie_gen, nics_per_node, nic_gbps (Gb/s of one NIC as sold), transport, gdr (yes, no), algo,
 condition, nccl_version, size_bytes. id, nodes and gpus_per_node must be there; others may be missing. condition: none,
-or one or more of the words of `CONDITIONS` with a comma between.
+or one or more of the words of `CONDITIONS` and `FORCED` with a comma between.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ncclcheck.estimate.config import COLLECTIVES, Config
+from ncclcheck.estimate.candidates import NVLS_SINCE
+from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.hardware import Gpu, Hardware
 from ncclcheck.estimate.model import Model, Plateau
 from ncclcheck.estimate.options import NIC_GBIT
+from ncclcheck.estimate.questions.changes import WITH, WITHOUT, Change, apply
+from ncclcheck.estimate.questions.job import ALGORITHMS, COLLECTIVES, TRANSPORTS, chosen
 from ncclcheck.estimate.questions.racks import in_racks
 from ncclcheck.estimate.ranges import spread
 
@@ -32,45 +35,26 @@ _PATHS = (  # the first that fits
     (re.compile(r"switch|pix|pxb", re.I), "pcie-switch"),
     (re.compile(r"pcie|phb|node|sys", re.I), "pcie-cpu"),
 )
-_NETWORKS = {
-    "ib": "ib", "infiniband": "ib", "roce": "roce", "efa": "efa", "slingshot": "slingshot", "tcpx": "tcpx",
-    "tcpxo": "tcpxo", "fastrak": "tcpxo", "cxi": "slingshot", "tcp": "socket", "socket": "socket", "ipoib": "socket",
-    "ethernet": "socket", "ena": "socket", "fastsocket": "socket",
-}  # fmt: skip
-_ALGORITHMS = {"ring": "ring", "tree": "tree", "nvls": "nvls", "nvlstree": "nvls", "collnet": "collnet", "pat": "pat"}
-_COLLECTIVES = {"alltoall": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather", "send_recv": "sendrecv"}
-_COLLECTIVES |= {"reducescatter": "reduce_scatter", "alltoallv": "all_to_all", **{name: name for name in COLLECTIVES}}
-_NVLS_SINCE = (2, 17)
 _BOUNDS = {"nvlinks_per_gpu": (1, 128), "nics_per_node": (1, 4096), "nic_gbps": NIC_GBIT, "size_bytes": (1, 2**50)}
 
-CONDITIONS: Mapping[str, Mapping[str, Any]] = {
-    "none": {},
-    "default": {},
-    "healthy": {},
-    "tcp_default": {"network": "socket", "gdr": False},
-    "tcp_tuned": {"network": "socket", "gdr": False, "tcp_tuned": True},
-    "nvls_off": {"nvls": False},
-    "p2p_off": {"intra": "shm"},
-    "gdr_off": {"gdr": False},
-    "acs": {"redirect": "acs"},
-    "vm": {"redirect": "vm"},
+CONDITIONS: Mapping[str, tuple[Change, ...]] = {
+    **dict.fromkeys(("none", "default", "healthy"), ()),
+    **{f"{what}_off": (WITHOUT[what],) for what in ("gdr", "nvls", "p2p")},
+    **{what.replace("-", "_"): (change,) for what, change in WITH.items()},
+    "tcp_default": (WITH["sockets"],),
+    "tcp_tuned": (WITH["sockets"], WITH["tuned-sockets"]),
+    "mtu": (WITH["roce-mtu"],),
+}
+"""What a condition takes from the job or puts upon it."""
+
+FORCED: Mapping[str, Mapping[str, Any]] = {
     "proto_ll": {"protocol": "ll"},
     "proto_ll128": {"protocol": "ll128"},
     "algo_ring": {"algorithm": "ring"},
     "algo_tree": {"algorithm": "tree"},
-    "sharp": {"sharp": True},
-    "split_data_on_qps": {"effect": "split-data-on-qps"},
-    "roce_lossy": {"effect": "roce-lossy"},
-    "lacp_bond": {"effect": "lacp-bond"},
-    "shared_hca": {"effect": "shared-hca"},
-    "one_nic_per_rank": {"effect": "one-nic-per-rank"},
-    "ar_off": {"effect": "ar-off"},
-    "ar_not_ready": {"effect": "ar-not-ready"},
-    "fec": {"effect": "fec"},
-    "mtu": {"effect": "roce-mtu"},
     "numa": {"effect": "cpu"},
 }
-"""What a condition changes in the configuration."""
+"""Conditions that are fields of the configuration."""
 
 
 @dataclass(slots=True)
@@ -135,21 +119,20 @@ def read_row(row: Mapping[str, str], table: Hardware) -> Row:
         nics=nics,
         nic_gbit=_optional(row, "nic_gbps") or 0.0,
         gdr=_text(row, "gdr").casefold() not in ("no", "off", "0", "false"),
-        nvls=_release(row) is None or (_release(row) or ()) >= _NVLS_SINCE,
+        nvls=_release(row) is None or (_release(row) or ()) >= NVLS_SINCE,
         nvlinks=_nvlinks(row, gpu),
         pcie_gen=gpu.pcie_gen if pcie_gen is None else round(pcie_gen),
         sharp="sharp" in transport,
-        algorithm=_ALGORITHMS.get(_text(row, "algo").casefold(), ""),
+        algorithm=ALGORITHMS.get(_text(row, "algo").casefold(), ""),
         collective=_collective(row),
     )
-    for word in _conditions(row):
-        if word not in CONDITIONS:
+    words = _conditions(row)
+    for word in words:
+        if word in FORCED:
+            config = replace(config, **FORCED[word])
+        elif word not in CONDITIONS:
             notes.append(f"condition {word[:40]!r} is not modelled")
-            continue
-        change = dict(CONDITIONS[word])
-        if "effect" in change:
-            change["effect"] = "+".join(filter(None, (config.effect, change["effect"])))
-        config = replace(config, **change)
+    (config,) = apply([change for word in words for change in CONDITIONS.get(word, ())], config, table)
     if config.network == "socket":
         config = replace(config, tcp_gbit=config.nic_gbit or None, gdr=False)
     if config.collective != "all_reduce":
@@ -202,9 +185,10 @@ def _gpu(row: Mapping[str, str], table: Hardware, pcie_gen: int | None, notes: l
         ):
             return table.gpus[f"{part.strip(' ?')} PCIe"]
         return table.gpus[classes[0]]
-    usual = {3: "V100 SXM", 4: "A100 SXM", 6: "B300 SXM"}.get(pcie_gen or 0, "H100 SXM")
-    notes.append(f"GPU {named[:40] or 'not given'}: taken as {usual}")
-    return table.gpus[usual]
+    assumed = [table.gpus[name] for name in table.assumed.gpus]
+    usual = next((gpu for gpu in (*assumed, *table.gpus.values()) if gpu.pcie_gen == (pcie_gen or 5)), assumed[-1])
+    notes.append(f"GPU {named[:40] or 'not given'}: taken as {usual.name}")
+    return usual
 
 
 def _intra(row: Mapping[str, str], gpu: Gpu, per_node: int) -> str:
@@ -225,7 +209,7 @@ def _nvlinks(row: Mapping[str, str], gpu: Gpu) -> int | None:
 
 def _network(transport: str, notes: list[str]) -> str:
     words = re.findall(r"[a-z]+", transport.removeprefix("mnnvl"))
-    found = next((_NETWORKS[word] for word in words if word in _NETWORKS), "")
+    found = next((TRANSPORTS[word] for word in words if word in TRANSPORTS), "")
     if not found:
         notes.append(f"transport {transport[:40] or 'not given'}: taken as InfiniBand-class")
     return found or "other"
@@ -237,10 +221,10 @@ def _release(row: Mapping[str, str]) -> tuple[int, ...] | None:
 
 
 def _collective(row: Mapping[str, str]) -> str:
-    named = re.sub(r"_perf$", "", (_text(row, "collective") or "all_reduce").casefold())
-    if named not in _COLLECTIVES:
-        raise ValueError(f"collective: {named[:40]!r} is none of {', '.join(COLLECTIVES)}")
-    return _COLLECTIVES[named]
+    try:
+        return chosen(_text(row, "collective")[:40] or "all_reduce", COLLECTIVES)
+    except ValueError as error:
+        raise ValueError(f"collective: {error}") from None
 
 
 def _conditions(row: Mapping[str, str]) -> list[str]:

@@ -23,16 +23,17 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.shape import JobShape
 
 TRANSPORTS = {
-    "ib": "ib", "roce": "roce", "efa": "efa", "slingshot": "slingshot", "tcpx": "tcpx", "tcpxo": "tcpxo",
-    "socket": "socket", "sockets": "socket", "tcp": "socket", "mnnvl": "mnnvl",
+    "ib": "ib", "infiniband": "ib", "roce": "roce", "efa": "efa", "slingshot": "slingshot", "cxi": "slingshot",
+    "tcpx": "tcpx", "tcpxo": "tcpxo", "fastrak": "tcpxo", "socket": "socket", "sockets": "socket", "tcp": "socket",
+    "ipoib": "socket", "ethernet": "socket", "ena": "socket", "fastsocket": "socket", "mnnvl": "mnnvl",
 }  # fmt: skip
 COLLECTIVES = {
     **{name: name for name in fields.COLLECTIVES},
     "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "bcast": "broadcast",
-    "alltoall": "all_to_all", "send_recv": "sendrecv",
+    "alltoall": "all_to_all", "alltoallv": "all_to_all", "send_recv": "sendrecv",
 }  # fmt: skip
 PATHS = {name: name for name in fields.INTRA if name != "mixed"}
-ALGORITHMS = {name: name for name in fields.ALGORITHMS if name}
+ALGORITHMS = {**{name: name for name in fields.ALGORITHMS if name}, "nvlstree": "nvls"}
 PROTOCOLS = {name: name for name in fields.PROTOCOLS if name}
 _NETWORK_NAMES = {"ib": "IB", "roce": "RoCE", "efa": "EFA", "slingshot": "Slingshot", "tcpx": "TCPX", "tcpxo": "TCPXO"}
 
