@@ -166,7 +166,11 @@ def _tells(estimate: Estimate) -> bool:
 def _basis(estimate: Estimate) -> str:
     """With what was assumed: what makes the range as wide as it is."""
     assumed = [name for name, value in estimate.inputs.items() if value.endswith("(assumed)")]
-    return f"{estimate.basis} ({', '.join(assumed)})" if assumed else estimate.basis
+    if not assumed:
+        return estimate.basis
+    names = ", ".join(assumed)
+    measured = estimate.basis == "measured"
+    return f"measured; the model assumes {names}" if measured else f"{estimate.basis} ({names})"
 
 
 def _slower(estimate: Estimate) -> str:
