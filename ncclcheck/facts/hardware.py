@@ -49,6 +49,8 @@ def shape_of(facts: Facts) -> JobShape:
     world = facts.world
     per_machine = _ranks_per_machine(facts)
     nranks = world.nranks if world else _ring_size(facts)
+    if nranks is not None and nranks < len(facts.machines):
+        world, nranks = None, None  # a part of the job: some machine has none of its ranks
     nodes = world.nnodes if world else None
     local = world.local_ranks if world else None
     if nodes is None and facts.crossing.answer is Answer.NO and (world or len(facts.machines) == 1):
