@@ -114,7 +114,7 @@ def run_check(
     from ncclcheck.engine.report import InputSummary, Measurement, Report
     from ncclcheck.engine.run import evaluate, unexplained_warnings
     from ncclcheck.estimate.estimator import Estimator
-    from ncclcheck.estimate.training.workload import of_log
+    from ncclcheck.estimate.training.log_calls import of_log
     from ncclcheck.facts.facts import Facts
     from ncclcheck.inputs.expand import expand
     from ncclcheck.inputs.meter import Meter

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ncclcheck.estimate.hardware import hardware
 from ncclcheck.estimate.options import EstimateOptions
+from ncclcheck.estimate.training.log_calls import of_log
 from ncclcheck.estimate.training.parallelism import Plan, parse_plan
-from ncclcheck.estimate.training.workload import Collective, Workload, of_log, of_plan
+from ncclcheck.estimate.training.workload import Collective, Workload, of_plan
 from ncclcheck.facts.picture import CommunicatorKind, JobPicture, OperationKind
 
 TRAINING = hardware().training

@@ -1,4 +1,4 @@
-"""The collectives of one training step, from the parallelism plan; or those that the log saw.
+"""The collectives of one training step, from the parallelism plan.
 
 Volumes (P parameters, b bytes each, L layers, h hidden size, T tokens of a micro-batch in one replica, m micro-batches;
 d, t, p, e: sizes of the data, tensor, pipeline and expert groups). Each rank holds P / (t p) parameters.
@@ -12,16 +12,15 @@ Source: Megatron-LM, PyTorch FSDP and ZeRO, as their papers and code count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import ceil, sqrt
 
 from ncclcheck.estimate.figures import ASSUMED, Given
 from ncclcheck.estimate.hardware import Training
 from ncclcheck.estimate.options import DTYPE_BYTES, EstimateOptions
-from ncclcheck.estimate.quantities import size_text
+from ncclcheck.estimate.quantities import count_text
 from ncclcheck.estimate.training.parallelism import Place, Plan
-from ncclcheck.facts.picture import CommunicatorKind, JobPicture, OperationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +92,12 @@ class _Step:
                 f" {self.plan.ranks} ranks on such nodes"
             )
         self.given("plan", str(self.plan), "--parallel" if options.plan else "ranks of the job, all data parallel")
-        self.given("parameters", _count(self.params), "--params")
+        self.given("parameters", count_text(self.params), "--params")
         self.bytes = DTYPE_BYTES[options.dtype]
         self.given("bytes per parameter and gradient", f"{self.bytes:g}", "--dtype")
         self.active = options.active_params or self.params
         if options.active_params:
-            self.given("active parameters", _count(self.active), "--active-params")
+            self.given("active parameters", count_text(self.active), "--active-params")
         self.layers, self.hidden = self.shape()
         self.micro_batches = self.batches()
 
@@ -169,25 +168,22 @@ class _Step:
         whole = params * self.bytes
         if whole <= 0:
             return
-        text = f"{_count(params)} parameters of a rank x {self.bytes:g} B"
+        text = f"{count_text(params)} parameters of a rank x {self.bytes:g} B"
         stage = self.options.zero or 0
-        if stage < 3:
-            if stage == 0:
-                yield Collective(f"all_reduce of DDP{of}", "all_reduce", whole, 1, ranks, stride, None, "ddp", text)
-                return
+        if stage == 0:
+            yield Collective(f"all_reduce of DDP{of}", "all_reduce", whole, 1, ranks, stride, kind="ddp", volume=text)
+        elif stage < 3:
             for op in ("reduce_scatter", "all_gather"):
-                yield Collective(f"{op} of ZeRO-{stage}{of}", op, whole, 1, ranks, stride, None, "ddp", text)
-            return
-        layers = max(1.0, self.layers / self.plan.pp)
-        rounds = layers * self.micro_batches
-        size = whole / layers
-        text += f", in {layers:g} layers"
-        if self.micro_batches > 1:
-            text += f", for each of {self.micro_batches} micro-batches"
-        yield Collective(f"all_gather of FSDP{of}", "all_gather", size, 2 * rounds, ranks, stride, None, "fsdp", text)
-        yield Collective(
-            f"reduce_scatter of FSDP{of}", "reduce_scatter", size, rounds, ranks, stride, None, "fsdp", text
-        )
+                yield Collective(f"{op} of ZeRO-{stage}{of}", op, whole, 1, ranks, stride, kind="ddp", volume=text)
+        else:
+            layers = max(1.0, self.layers / self.plan.pp)
+            text += f", in {layers:g} layers"
+            if self.micro_batches > 1:
+                text += f", for each of {self.micro_batches} micro-batches"
+            for op, times in (("all_gather", 2), ("reduce_scatter", 1)):
+                calls = times * layers * self.micro_batches
+                name = f"{op} of FSDP{of}"
+                yield Collective(name, op, whole / layers, calls, ranks, stride, kind="fsdp", volume=text)
 
     def of_activations(self, tokens: float) -> Iterator[Collective]:
         """What travels with the tokens. tokens: of a step, per GPU."""
@@ -196,80 +192,16 @@ class _Step:
         layers = self.layers / plan.pp * self.micro_batches
         size = batch * self.hidden * width
         text = f"{batch:g} tokens x {self.hidden:g} x {width:g} B"
-        yield Collective("all_reduce of TP", "all_reduce", size, 4 * layers, plan.tp, 1, None, "tp", text)
+        yield Collective("all_reduce of TP", "all_reduce", size, 4 * layers, plan.tp, 1, kind="tp", volume=text)
         if plan.pp > 1:
             calls, apart, part = 2 * self.micro_batches, plan.tp * plan.dp, f"{text} / {plan.tp}"
-            yield Collective("send and receive of PP", "sendrecv", size / plan.tp, calls, 2, apart, None, "pp", part)
+            yield Collective(
+                "send and receive of PP", "sendrecv", size / plan.tp, calls, 2, apart, kind="pp", volume=part
+            )
         if plan.ep > 1:
             experts = self.options.experts_per_token or self.training.experts_per_token
             self.given("experts per token", str(experts), "--top-k" if self.options.experts_per_token else ASSUMED)
             size, part = size * experts / plan.tp, f"{text} x {experts} / {plan.tp}"
-            yield Collective("all_to_all of EP", "all_to_all", size, 4 * layers, plan.ep, plan.tp, None, "ep", part)
-
-
-def _count(params: float) -> str:
-    return f"{params / 1e9:.3g}B" if params >= 1e9 else f"{params / 1e6:.3g}M"
-
-
-# Collectives of COLL lines: the name of nccl-tests, and whether NCCL counts the elements of one rank of several.
-_LOGGED = {
-    "AllReduce": ("all_reduce", False),
-    "Broadcast": ("broadcast", False),
-    "Reduce": ("reduce", False),
-    "AllGather": ("all_gather", True),
-    "ReduceScatter": ("reduce_scatter", True),
-    "AlltoAll": ("all_to_all", True),
-    "AllToAll": ("all_to_all", True),
-    "Send": ("sendrecv", False),
-}
-
-
-def of_log(picture: JobPicture) -> Workload | None:
-    """The calls that the log saw, as those of one rank; None if it saw none.
-
-    A send is the receive of another rank, and both directions run at once: sends are counted alone.
-    """
-    if not picture.ranks_seen or not picture.ranks_total:
-        return None
-    timed, left = [], []
-    for operation in picture.operations:
-        if operation.op == "Recv":
-            continue
-        one = _logged(operation, picture)
-        if one is None:
-            left.append(operation.op)
-        else:
-            timed.append(one)
-    if not timed:
-        return None
-    remarks = [f"the calls are those that the log saw, shared by its {picture.ranks_seen} ranks"]
-    if left:
-        remarks.append(f"without {', '.join(sorted(set(left)))}: not known in size or ranks")
-    calls = Given("calls", str(sum(one.calls for one in picture.operations)), "COLL lines of the log")
-    return Workload(tuple(timed), picture.ranks_total, per_step=False, givens=(calls,), remarks=tuple(remarks))
-
-
-def _logged(operation: OperationKind, picture: JobPicture) -> Collective | None:
-    ranks, nbytes = operation.nranks, operation.nbytes
-    if operation.op not in _LOGGED or nbytes is None or not ranks or ranks < 2:
-        return None
-    op, of_one_rank = _LOGGED[operation.op]
-    size = nbytes * ranks if of_one_rank else nbytes
-    near = _on_node(ranks, picture.communicators)
-    if op == "sendrecv":  # between two ranks of which the lines name one: on two nodes, if the communicator has two
-        ranks, near = 2, 2 if near == ranks else 1
-    return Collective(
-        name=f"{op} of {size_text(size)}",
-        op=op,
-        nbytes=float(size),
-        calls=operation.calls / picture.ranks_seen,
-        ranks=ranks,
-        on_node=near,
-        volume=f"{operation.calls} calls / {picture.ranks_seen} ranks seen",
-    )
-
-
-def _on_node(ranks: int, communicators: Sequence[CommunicatorKind]) -> int | None:
-    """Ranks of such a communicator on a node; the fewest, where communicators of this size lie differently."""
-    spreads = {ceil(ranks / one.nnodes) for one in communicators if one.nranks == ranks and one.nnodes}
-    return min(spreads) if spreads else None
+            yield Collective(
+                "all_to_all of EP", "all_to_all", size, 4 * layers, plan.ep, plan.tp, kind="ep", volume=part
+            )
