@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from ncclcheck.estimate.fitting import Point, error_of, fit
-from ncclcheck.estimate.hardware import hardware, hardware_with
+from ncclcheck.estimate.hardware_table import hardware, hardware_with
 from ncclcheck.estimate.limits import slot_gbps
 from ncclcheck.estimate.model import Model, shipped_model
 from ncclcheck.estimate.questions.batch import read_row

@@ -11,7 +11,7 @@ from perf_samples import Run
 
 from ncclcheck.cli.main import run
 from ncclcheck.estimate.config import Config
-from ncclcheck.estimate.hardware import constant
+from ncclcheck.estimate.hardware_table import constant
 from ncclcheck.estimate.model import shipped_model
 from ncclcheck.estimate.questions.calibration import calibrate, point_of
 from ncclcheck.estimate.questions.job import Job

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from ncclcheck.estimate.config import Config  # noqa: E402
 from ncclcheck.estimate.figures import Answer  # noqa: E402
-from ncclcheck.estimate.hardware import hardware  # noqa: E402
+from ncclcheck.estimate.hardware_table import hardware  # noqa: E402
 from ncclcheck.estimate.model import busbw_factor, shipped_model  # noqa: E402
 from ncclcheck.estimate.questions.checkpoint import Checkpointing, checkpoint  # noqa: E402
 from ncclcheck.estimate.questions.inference import Serving, inference, memory_left  # noqa: E402

@@ -12,7 +12,7 @@ from math import log
 from typing import NamedTuple
 
 from ncclcheck.estimate.config import Config
-from ncclcheck.estimate.hardware import hardware_with
+from ncclcheck.estimate.hardware_table import hardware_with
 from ncclcheck.estimate.model import Model
 
 _STEPS = (1.3, 1.1, 1.03, 1.01)

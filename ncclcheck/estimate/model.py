@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.hardware import Hardware, hardware
+from ncclcheck.estimate.hardware import Hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.latency import latency_us
 from ncclcheck.estimate.limits import (
     ALL,

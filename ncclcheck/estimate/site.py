@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ncclcheck.estimate.hardware import constant, hardware_with
+from ncclcheck.estimate.hardware_table import constant, hardware_with
 from ncclcheck.estimate.model import Model
 
 _NETWORKS = ("ib", "roce", "efa", "slingshot", "tcpx", "tcpxo", "other")

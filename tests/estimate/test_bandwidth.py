@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncclcheck.estimate.config import NotModelledError
-from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.model import shipped_model
 from ncclcheck.estimate.questions.bandwidth import SIZES, Bandwidth, Point, bandwidth
 from ncclcheck.estimate.questions.changes import WITH, WITHOUT, apply, named

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncclcheck.estimate.figures import Answer
-from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.questions.checkpoint import Checkpointing, checkpoint
 from ncclcheck.estimate.questions.young_daly import daly, rework_seconds, shares, young
 from ncclcheck.estimate.ranges import Range

@@ -6,7 +6,7 @@ import pytest
 
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.fitting import Point, error_of, fit, touched_by
-from ncclcheck.estimate.hardware import constant, hardware_with
+from ncclcheck.estimate.hardware_table import constant, hardware_with
 from ncclcheck.estimate.model import Model, shipped_model
 
 RAILS = Config(4, 8, "H100 SXM", network="ib", nics=8, nic_gbit=400)

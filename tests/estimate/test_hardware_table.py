@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import ncclcheck.estimate.hardware as module
-from ncclcheck.estimate.hardware import hardware
+import ncclcheck.estimate.hardware_table as module
+from ncclcheck.estimate.hardware_table import hardware
 
 RAW: dict[str, Any] = tomllib.loads((Path(module.__file__).parent / "hardware.toml").read_text(encoding="utf-8"))
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncclcheck.estimate.figures import Answer
-from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.model import Model, shipped_model
 from ncclcheck.estimate.questions.inference import Serving, inference, memory_left
 from ncclcheck.estimate.questions.roofline import critical_batch, offload_tax

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.model import shipped_model
 
 plateau = shipped_model().plateau

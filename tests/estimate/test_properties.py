@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ncclcheck.estimate.config import COLLECTIVES, Config, NotModelledError
-from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.model import shipped_model
 from ncclcheck.estimate.ranges import Range
 

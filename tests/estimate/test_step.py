@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ncclcheck.estimate.estimator import Estimator
-from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.parallelism import Plan

@@ -10,7 +10,7 @@ import pytest
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.estimator import Estimator
 from ncclcheck.estimate.figures import Answer
-from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.limits import Factors, inside_node, out_of_node
 from ncclcheck.estimate.model import busbw_factor, shipped_model
 from ncclcheck.estimate.options import EstimateOptions

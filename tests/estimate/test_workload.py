@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncclcheck.estimate.hardware import hardware
+from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.training.log_calls import of_log
 from ncclcheck.estimate.training.parallelism import Plan, parse_plan

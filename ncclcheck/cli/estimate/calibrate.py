@@ -42,7 +42,7 @@ def run_calibrate(paths: Sequence[str], told: Job, changes: Sequence[Change], si
 
 
 def _report(found: Calibration, site_file: str, median: str) -> list[str]:
-    from ncclcheck.estimate.hardware import constant, hardware_with
+    from ncclcheck.estimate.hardware_table import constant, hardware_with
     from ncclcheck.estimate.model import Model, shipped_model
     from ncclcheck.estimate.questions.calibration import config_text
 

@@ -50,7 +50,7 @@ def checkpoint(
 
     Times take us, ms, s, m, h and d. Whatever the given options allow is answered.
     """
-    from ncclcheck.estimate.hardware import hardware
+    from ncclcheck.estimate.hardware_table import hardware
     from ncclcheck.estimate.quantities import parse_duration
     from ncclcheck.estimate.questions.checkpoint import Checkpointing
     from ncclcheck.estimate.questions.checkpoint import checkpoint as answer

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ncclcheck.estimate.config import COLLECTIVES, Config
 from ncclcheck.estimate.fitting import Point, error_of, fit, touched_by
-from ncclcheck.estimate.hardware import constant, hardware_with
+from ncclcheck.estimate.hardware_table import constant, hardware_with
 from ncclcheck.estimate.model import Model, shipped_model
 from ncclcheck.estimate.questions.changes import Change, apply
 from ncclcheck.estimate.questions.job import Job, set_up
