@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ncclcheck.estimate.quantities import two_digits, with_range
-from ncclcheck.estimate.questions.bandwidth import Bandwidth, Point
+from ncclcheck.estimate.questions.bandwidth import Bandwidth
+from ncclcheck.estimate.questions.what_if import Point
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.report.curves import Curve, as_lines, size_label
 from ncclcheck.report.figures import readable, write_figures, write_givens, write_remarks

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ncclcheck.estimate.config import NotModelledError
 from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.model import shipped_model
-from ncclcheck.estimate.questions.bandwidth import SIZES, Bandwidth, Point, bandwidth
+from ncclcheck.estimate.questions.bandwidth import SIZES, Bandwidth, bandwidth
 from ncclcheck.estimate.questions.changes import WITH, WITHOUT, apply, named
 from ncclcheck.estimate.questions.job import (
     COLLECTIVES,
@@ -24,6 +24,7 @@ from ncclcheck.estimate.questions.job import (
     parse_release,
     set_up,
 )
+from ncclcheck.estimate.questions.what_if import Point
 from ncclcheck.estimate.ranges import Range
 
 MODEL = shipped_model()

@@ -1,48 +1,27 @@
 """What should a job get, and what would a change leave: bandwidth and time of a message, with reasons.
 
-Bandwidth is in GB/s of 10^9 bytes, as nccl-tests counts it; seconds are those of one call. Every number before and
-after a change comes from the model itself, configuration by configuration: limits hide each other, so factors are
-never multiplied.
+Bandwidth is in GB/s of 10^9 bytes, as nccl-tests counts it; seconds are those of one call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from ncclcheck.estimate.comparison import Pair, busbw, middle, most_common, one_of
-from ncclcheck.estimate.config import Config, NotModelledError
+from ncclcheck.estimate.comparison import one_of
+from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.figures import Answer, Figure, Given
 from ncclcheck.estimate.hardware import Hardware
-from ncclcheck.estimate.model import Model, Plateau, busbw_factor, call_seconds
+from ncclcheck.estimate.model import Model, Plateau, busbw_factor
 from ncclcheck.estimate.quantities import rate_text, size_text
-from ncclcheck.estimate.questions.changes import WITH, Change, apply
+from ncclcheck.estimate.questions.changes import WITH, Change
 from ncclcheck.estimate.questions.job import Job, Setup, message_text, set_up
-from ncclcheck.estimate.ranges import Range, spread
+from ncclcheck.estimate.questions.what_if import Compared, Point, Rung, rungs
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.sources import constants
 
 SIZES = tuple(1024 * 4**step for step in range(13))  # 1 KiB to 16 GiB
-LATENCY = "latency"  # the limit of a message that waits longer than its bytes need
-
-
-class Point(NamedTuple):
-    """One message size: seconds per call, GB/s, the limits that bind and the algorithms, most common first."""
-
-    size: int
-    seconds: Range
-    algbw: Range
-    busbw: Range
-    limit: str
-    algorithm: str
-
-
-class Rung(NamedTuple):
-    """One change of several: the job with it alone, and with all the others but it."""
-
-    change: Change
-    alone: Point
-    mended: Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +45,7 @@ def bandwidth(job: Job, size: int, model: Model, changes: Sequence[Change] = ())
     """The whole answer. size: bytes of the message. Raises ValueError with a sentence for people."""
     setup = set_up(job, model.table)
     if not changes:
-        whole = _Compared(model, setup.configs, ())
+        whole = Compared(model, setup.configs, ())
         before, _ = whole.at(size)
         curve = tuple(whole.at(one)[0] for one in SIZES)
         document, beside = _document(whole, size, curve), None
@@ -75,11 +54,11 @@ def bandwidth(job: Job, size: int, model: Model, changes: Sequence[Change] = ())
             document["what_if"] = beside.answer.details["what_if"]
         answer = _answer(job, setup, size, whole, _figures(whole, size), document)
         return Bandwidth(answer, before, curve, beside=beside)
-    whole = _Compared(model, setup.configs, changes)
+    whole = Compared(model, setup.configs, changes)
     before, after = whole.at(size)
     curves = [whole.at(one) for one in SIZES]
     curve, curve_after = tuple(one for one, _ in curves), tuple(one for _, one in curves)
-    ladder = tuple(_rungs(model, setup.configs, changes, size)) if len(changes) > 1 else ()
+    ladder = tuple(rungs(model, setup.configs, changes, size)) if len(changes) > 1 else ()
     slowdown = whole.slowdown(size)
     document = _document(whole, size, curve)
     document["what_if"] = {
@@ -97,78 +76,8 @@ def bandwidth(job: Job, size: int, model: Model, changes: Sequence[Change] = ())
     return Bandwidth(answer, before, curve, after, slowdown, curve_after, ladder)
 
 
-class _Compared:
-    """Every configuration of a job beside what changes make of it."""
-
-    def __init__(self, model: Model, configs: Iterable[Config], changes: Sequence[Change]) -> None:
-        self.model = model
-        self.pairs = [(config, after) for config in configs for after in apply(changes, config, model.table)]
-        self.changes = changes
-        self.loses = all(change.loses for change in changes)
-
-    def sides(self, size: int) -> list[Pair]:
-        """Raises NotModelledError if no configuration has a number; else those without one are left out."""
-        sides, refusal = [], NotModelledError("no configuration fits")
-        for before, after in self.pairs:
-            try:
-                healthy = self.model.at(before, size)
-                actual = healthy if after == before else self.model.at(after, size)
-            except NotModelledError as error:
-                refusal = error
-                continue
-            if self.loses:
-                actual = _no_better(healthy, actual)
-            sides.append(Pair(before, after, healthy, actual, before.ranks))
-        if not sides:
-            raise refusal
-        return sides
-
-    def at(self, size: int) -> tuple[Point, Point]:
-        """Before and after."""
-        sides = self.sides(size)
-        return (
-            self._point([(side.before, side.healthy) for side in sides], size),
-            self._point([(side.after, side.actual) for side in sides], size),
-        )
-
-    def slowdown(self, size: int) -> Range:
-        """Before / after, configuration by configuration; below 1 is a gain."""
-        return spread([side.slowdown() if self.loses else side.ratio() for side in self.sides(size)])
-
-    def middle(self, size: int) -> Pair:
-        return middle(self.sides(size))
-
-    def _point(self, reached: Sequence[tuple[Config, Plateau]], size: int) -> Point:
-        return Point(
-            size,
-            spread([call_seconds(one.busbw, size, config.collective, config.ranks) for config, one in reached]),
-            spread([one.busbw.scale(1 / busbw_factor(config.collective, config.ranks)) for config, one in reached]),
-            busbw([plateau for _, plateau in reached]),
-            most_common(self._limit(config, plateau, size) for config, plateau in reached),
-            most_common(plateau.algorithm for _, plateau in reached),
-        )
-
-    def _limit(self, config: Config, plateau: Plateau, size: int) -> str:
-        half = self.model.plateau(config).busbw.expected / 2
-        return LATENCY if plateau.busbw.expected < half else plateau.limit
-
-
-def _no_better(healthy: Plateau, actual: Plateau) -> Plateau:
-    """What only takes away makes nothing faster, however wide the range of the limit that binds then."""
-    low, _, high = map(min, actual.busbw, healthy.busbw)
-    return replace(actual, busbw=actual.busbw._replace(low=low, high=high))
-
-
-def _rungs(model: Model, configs: Sequence[Config], changes: Sequence[Change], size: int) -> Iterator[Rung]:
-    for change in changes:
-        others = tuple(other for other in changes if other is not change)
-        yield Rung(
-            change, _Compared(model, configs, (change,)).at(size)[1], _Compared(model, configs, others).at(size)[1]
-        )
-
-
 def _answer(
-    job: Job, setup: Setup, size: int, whole: _Compared, figures: tuple[Figure, ...], document: dict[str, Any]
+    job: Job, setup: Setup, size: int, whole: Compared, figures: tuple[Figure, ...], document: dict[str, Any]
 ) -> Answer:
     remarks = []
     if setup.assumed:
@@ -216,7 +125,7 @@ def _job_text(job: Job, setup: Setup) -> str:
     return text
 
 
-def _figures(whole: _Compared, size: int) -> tuple[Figure, ...]:
+def _figures(whole: Compared, size: int) -> tuple[Figure, ...]:
     point, _ = whole.at(size)
     side, more = whole.middle(size), one_of(len(whole.sides(size)))
     return (
@@ -226,7 +135,7 @@ def _figures(whole: _Compared, size: int) -> tuple[Figure, ...]:
     )
 
 
-def _figures_of_change(whole: _Compared, size: int, slowdown: Range) -> tuple[Figure, ...]:
+def _figures_of_change(whole: Compared, size: int, slowdown: Range) -> tuple[Figure, ...]:
     before, after = whole.at(size)
     side, more = whole.middle(size), one_of(len(whole.sides(size)))
     h, a = side.healthy.busbw.expected, side.actual.busbw.expected
@@ -249,7 +158,7 @@ def _seconds_formula(config: Config, reached: Plateau, size: int) -> str:
     return f"{size_text(size)} x {factor:.4g} / {rate_text(busbw)} GB/s = {size * factor / 1e9 / busbw:.3g} s"
 
 
-def _document(whole: _Compared, size: int, curve: Sequence[Point]) -> dict[str, Any]:
+def _document(whole: Compared, size: int, curve: Sequence[Point]) -> dict[str, Any]:
     side = whole.middle(size)
     return {
         "bytes": size,
