@@ -1,1 +1,4 @@
-"""What a finding costs: healthy and actual bandwidth of a job, from its shape and one table of constants."""
+"""What collectives of a job reach, healthy and as it is, and what that costs: from one model and one table of constants.
+
+`CONTRIBUTING.md`, "Numbers", shows the house.
+"""
