@@ -1,4 +1,4 @@
-"""What collectives of a job reach, healthy and as it is, and what that costs: from one model and one table of constants.
+"""What collectives of a job reach, healthy and as it is, and what that costs: one model, one table of constants.
 
 `CONTRIBUTING.md`, "Numbers", shows the house.
 """

@@ -232,7 +232,7 @@ def ordered(point: Point) -> bool:
     return all(0 < one.low <= one.expected <= one.high < 1e12 for one in (point.seconds, point.algbw, point.busbw))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JOBS)
 def test_ranges_are_ordered_and_larger_messages_never_take_less_time(job: Job) -> None:
     result = asked(job)
@@ -243,7 +243,7 @@ def test_ranges_are_ordered_and_larger_messages_never_take_less_time(job: Job) -
     assert [point.size for point in result.curve] == list(SIZES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JOBS, st.lists(st.sampled_from(LOSSES), min_size=1, max_size=3, unique=True))
 def test_what_takes_away_never_makes_faster(job: Job, names: list[str]) -> None:
     result = asked(job, without=[n for n in names if n in WITHOUT], with_=[n for n in names if n in WITH])
@@ -254,7 +254,7 @@ def test_what_takes_away_never_makes_faster(job: Job, names: list[str]) -> None:
         assert all(a <= b * (1 + 1e-9) for a, b in zip(after.busbw, before.busbw, strict=True))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(JOBS, st.lists(st.sampled_from(LOSSES), min_size=1, max_size=2, unique=True), st.sampled_from([2**16, 2**33]))
 def test_the_model_itself_rates_no_loss_as_a_gain(job: Job, names: list[str], size: int) -> None:
     changes = named([n for n in names if n in WITHOUT], [n for n in names if n in WITH])
@@ -264,7 +264,7 @@ def test_the_model_itself_rates_no_loss_as_a_gain(job: Job, names: list[str], si
             assert actual <= healthy * (1 + 1e-9), (before, after)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JOBS, st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([25.0, 100.0, 200.0, 400.0]))
 def test_more_or_faster_nics_are_never_slower(job: Job, nics: int, rate: float) -> None:
     base, more, faster = (

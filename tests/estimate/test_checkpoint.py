@@ -58,7 +58,7 @@ def test_dalys_interval_where_checkpoints_are_long() -> None:
     assert value(asked(replace(JOB, write_seconds=50_000)), "best interval").expected == 71_600
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1, 1e4), st.floats(100, 1e6))
 def test_the_best_interval_loses_the_least(write: float, mtbf: float) -> None:
     best = daly(write, mtbf)
@@ -156,7 +156,7 @@ def test_wrong_input_is_refused_with_a_sentence(wrong: dict[str, object], senten
 seconds = st.floats(1e-3, 1e7)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seconds, st.floats(1, 100), seconds)
 def test_longer_writing_never_shortens_the_interval(write: float, longer: float, mtbf: float) -> None:
     assert daly(write, mtbf) <= daly(write * longer, mtbf) * (1 + 1e-12)
@@ -164,7 +164,7 @@ def test_longer_writing_never_shortens_the_interval(write: float, longer: float,
     assert young(write, mtbf) <= daly(write, mtbf)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.builds(
         Checkpointing,

@@ -183,7 +183,7 @@ questions = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(questions)
 def test_ranges_are_ordered_and_the_floor_is_a_floor(ask: Serving) -> None:
     answer = asked(ask)
@@ -193,7 +193,7 @@ def test_ranges_are_ordered_and_the_floor_is_a_floor(ask: Serving) -> None:
     assert value(answer, "decode floor").low <= value(answer, "decode step").low * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(questions, st.floats(1, 10))
 def test_more_memory_bandwidth_is_never_slower(ask: Serving, gain: float) -> None:
     assert ask.gpu is not None

@@ -68,7 +68,7 @@ def not_above(low: Range, high: Range) -> bool:
     return all(one <= other * (1 + 1e-9) for one, other in zip(low, high, strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(configs(), SIZES)
 def test_ranges_are_ordered(config: Config, size: int) -> None:
     for found in (MODEL.plateau(config), MODEL.at(config, size)):
@@ -77,7 +77,7 @@ def test_ranges_are_ordered(config: Config, size: int) -> None:
         assert found.formula
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(configs(), SIZES)
 def test_size_and_latency(config: Config, size: int) -> None:
     """A larger message takes longer and has more bandwidth; none beats the plateau."""
@@ -87,7 +87,7 @@ def test_size_and_latency(config: Config, size: int) -> None:
     assert not_above(large.busbw, top.busbw)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(configs(), SIZES, st.sampled_from(["nics", "nic_gbit", "pcie_width"]))
 def test_more_is_never_slower(config: Config, size: int, field: str) -> None:
     value = getattr(config, field) or 8
@@ -96,7 +96,7 @@ def test_more_is_never_slower(config: Config, size: int, field: str) -> None:
     assert not_above(MODEL.at(less, size).busbw, MODEL.at(more, size).busbw)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(configs(), SIZES, st.sampled_from(FAULTS))
 def test_a_fault_is_never_faster(config: Config, size: int, fault: dict[str, Any]) -> None:
     healthy = replace(config, gdr=True, redirect="", channels=None)

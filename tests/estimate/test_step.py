@@ -305,7 +305,7 @@ def ranges_of(step: StepEstimate) -> list[Range]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(jobs, faults)
 def test_a_fault_never_makes_a_step_shorter(job: tuple[JobShape, EstimateOptions], fault: dict[str, object]) -> None:
     shape, options = job
@@ -323,7 +323,7 @@ def test_a_fault_never_makes_a_step_shorter(job: tuple[JobShape, EstimateOptions
         assert twice.dollars.expected == pytest.approx(2 * step.loss.dollars.expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(jobs, st.sampled_from([(100.0, 200.0), (200.0, 400.0), (400.0, 800.0)]))
 def test_more_bandwidth_never_makes_a_step_longer(
     job: tuple[JobShape, EstimateOptions], rates: tuple[float, float]

@@ -120,7 +120,7 @@ def test_wrong_input_is_refused_with_a_sentence(wrong: dict[str, object], senten
         asked(**wrong)  # type: ignore[arg-type]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     params=st.floats(1, 1e13),
     dtype=st.sampled_from(["fp32", "bf16", "fp8"]),
@@ -148,7 +148,7 @@ def test_ranges_are_ordered_from_two_gpus_to_a_hundred_thousand(
         assert one.formula, one
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(1e6, 1e12), st.floats(1, 10), st.floats(1, 1000))
 def test_more_gradients_take_longer_and_more_bandwidth_less(params: float, more: float, busbw: float) -> None:
     base, larger = (value(asked(size), "gradient sync") for size in (params, params * more))

@@ -94,7 +94,7 @@ def test_hostile_text(text: str, style: Style) -> None:
     assert json.loads(document)["findings"][0]["message"] == text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from(": #[\x1b\n")), max_size=200), st.integers(40, 90))
 def test_any_text(text: str, width: int) -> None:
     report = everywhere(text)

@@ -8,7 +8,7 @@ from math import inf, nan
 
 import pytest
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ncclcheck.estimate.quantities import size_text, two_digits, with_range
@@ -40,7 +40,6 @@ def test_fold(names: list[str], folded: str | None) -> None:
     assert len(result) <= sum(len(name) + 1 for name in names)
 
 
-@settings(deadline=None)
 @given(st.lists(st.from_regex(r"\A[a-z]{1,2}[0-9]{1,3}(-[0-9]{1,2})?[a-z]?\Z"), max_size=130))
 def test_folding_loses_no_host(names: list[str]) -> None:
     assert set(NodeSet(fold(names), resolver=RESOLVER_NOGROUP)) == set(names)
