@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from ncclcheck.estimate.config import Config  # noqa: E402
 from ncclcheck.estimate.figures import Answer  # noqa: E402
 from ncclcheck.estimate.hardware_table import hardware  # noqa: E402
-from ncclcheck.estimate.model import busbw_factor, shipped_model  # noqa: E402
+from ncclcheck.estimate.model import shipped_model  # noqa: E402
 from ncclcheck.estimate.questions.checkpoint import Checkpointing, checkpoint  # noqa: E402
 from ncclcheck.estimate.questions.inference import Serving, inference, memory_left  # noqa: E402
 from ncclcheck.estimate.questions.job import Job  # noqa: E402
@@ -27,6 +27,7 @@ from ncclcheck.estimate.questions.roofline import critical_batch, host_link_gbps
 from ncclcheck.estimate.questions.sync import Sync, exposed, synchronisation  # noqa: E402
 from ncclcheck.estimate.questions.young_daly import rework_seconds, shares, young  # noqa: E402
 from ncclcheck.estimate.ranges import Range  # noqa: E402
+from ncclcheck.facts.busbw import busbw_factor  # noqa: E402
 
 PAGE = ROOT / "docs" / "claims.md"
 CLAIMS = ROOT / "tools" / "claims.toml"

@@ -1,7 +1,6 @@
 """Bus bandwidth that a collective reaches on a configuration: for large messages, and by size.
 
-busbw is nccl-tests' column: algbw (message bytes per second) times 2(n-1)/n for all_reduce, (n-1)/n for gather,
-scatter and all_to_all, 1 for the rest; n ranks. All rates are GB/s of 10^9 bytes. Constants: hardware.toml.
+busbw is nccl-tests' column (`facts/busbw.py`). All rates are GB/s of 10^9 bytes. Constants: hardware.toml.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ from ncclcheck.estimate.limits import (
 )
 from ncclcheck.estimate.quantities import rate_text, size_text
 from ncclcheck.estimate.ranges import Range
+from ncclcheck.facts.busbw import busbw_factor
 
-__all__ = ["Config", "Model", "NotModelledError", "Plateau", "busbw_factor", "call_seconds", "shipped_model"]
+__all__ = ["Config", "Model", "NotModelledError", "Plateau", "call_seconds", "shipped_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,6 @@ class Plateau:
     limit: str
     algorithm: str
     formula: str
-
-
-def busbw_factor(collective: str, ranks: int) -> float:
-    """busbw / algbw as nccl-tests counts it. Source: nccl-tests doc/PERFORMANCE.md."""
-    if collective == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    if collective in ("all_gather", "reduce_scatter", "all_to_all"):
-        return (ranks - 1) / ranks
-    return 1.0
 
 
 def call_seconds(busbw: Range, nbytes: float, collective: str, ranks: int) -> Range:

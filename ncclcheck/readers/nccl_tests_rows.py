@@ -1,8 +1,8 @@
 """What the rows of nccl-tests mean: the collective, the ranks, and which rows are to be believed.
 
-busbw is algbw times a factor that depends on the collective and on the number of ranks alone: 2(n-1)/n for all_reduce,
-(n-1)/n where every rank has its own part, 1 for the rest (nccl-tests doc/PERFORMANCE.md). So the two columns tell the
-ranks where the devices are not listed, and a row whose columns fit no number of ranks was not printed by the test.
+busbw is algbw times a factor that depends on the collective and on the number of ranks alone (`facts/busbw.py`). So the
+two columns tell the ranks where the devices are not listed, and a row whose columns fit no number of ranks was not
+printed by the test.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil, floor, inf, isfinite
 from typing import Any, NamedTuple
 
+from ncclcheck.facts.busbw import SHARED, busbw_factor
 from ncclcheck.readers.nccl_tests import Half, PerfRow, PerfTable
 
 # Names of the programs, as the estimate calls their collectives.
@@ -19,8 +20,7 @@ COLLECTIVES = {
     "alltoall": "all_to_all", "alltoallv": "all_to_allv", "broadcast": "broadcast", "reduce": "reduce",
     "sendrecv": "sendrecv", "gather": "gather", "scatter": "scatter", "hypercube": "hypercube",
 }  # fmt: skip
-_SHARED = frozenset({"all_gather", "reduce_scatter", "all_to_all", "all_to_allv", "gather", "scatter", "hypercube"})
-_OWN_PART = _SHARED - {"all_to_allv"}
+_OWN_PART = SHARED - {"all_to_allv"}
 _BYTES = {
     "int8": 1, "uint8": 1, "char": 1, "half": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "int": 4, "float": 4,
     "int64": 8, "uint64": 8, "double": 8,
@@ -159,12 +159,6 @@ def _world(table: PerfTable) -> int | None:
     return ranks if ranks <= _MOST_RANKS else None
 
 
-def _factor(collective: str, ranks: int) -> float:
-    if collective == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if collective in _SHARED else 1.0
-
-
 def _collective(table: PerfTable, rows: Sequence[Usable], world: int | None) -> tuple[tuple[str, ...], bool]:
     """The collectives that it may be (one, where that is certain; none where nothing tells), and whether the test
     itself names it."""
@@ -203,7 +197,7 @@ def _parts(row: PerfRow) -> int:
 
 
 def _fits_some(collective: str, numbers: Numbers, world: int | None) -> bool:
-    if world is not None and world > 1 and numbers.fits(_factor(collective, world)):
+    if world is not None and world > 1 and numbers.fits(busbw_factor(collective, world)):
         return True
     low, high = _span(collective, numbers)
     return low <= min(high, _LIKELY_RANKS)
@@ -211,14 +205,14 @@ def _fits_some(collective: str, numbers: Numbers, world: int | None) -> bool:
 
 def _ranks(collectives: Sequence[str], rows: Sequence[Usable], world: int | None) -> int | None:
     """Ranks that the largest row fits: those of the device list, else the only number that does."""
-    factors = {_factor(name, 4) for name in collectives}
+    factors = {busbw_factor(name, 4) for name in collectives}
     if not rows or len(factors) != 1:
         return world
     collective = collectives[0]
     row, numbers = max(rows, key=lambda one: one[0].size)
     told = [one for _, one in rows if one.busbw > 0 or one.algbw > 1]
     for ranks in (world, _parts(row) if collective in _OWN_PART else None):
-        if ranks and (not told or numbers.fits(_factor(collective, ranks))):
+        if ranks and (not told or numbers.fits(busbw_factor(collective, ranks))):
             return ranks
     spans = [(low, high) for low, high in (_span(collective, one) for one in told) if low <= high]
     low, high = max((low for low, _ in spans), default=1.0), min((high for _, high in spans), default=inf)
@@ -231,7 +225,7 @@ def _span(collective: str, numbers: Numbers) -> tuple[float, float]:
     most_ratio = (numbers.busbw + numbers.busbw_off) / least if least else inf
     least_ratio = max(numbers.busbw - numbers.busbw_off, 0.0) / (numbers.algbw + numbers.algbw_off)
     top = 2.0 if collective == "all_reduce" else 1.0
-    if top == 1.0 and collective not in _SHARED:
+    if top == 1.0 and collective not in SHARED:
         return (2.0, inf) if least_ratio <= 1.0 <= most_ratio else (inf, 2.0)
     if least_ratio > top or (numbers.algbw == 0 and numbers.busbw == 0):
         return (2.0, inf) if least_ratio <= top else (inf, 2.0)
@@ -245,7 +239,7 @@ def _impossible(collectives: Sequence[str], halves: Sequence[Numbers], ranks: in
     names = collectives or ("all_reduce", "all_gather", "broadcast")
     for numbers in halves:
         if ranks is not None:
-            fits = any(numbers.fits(_factor(name, ranks)) for name in names)
+            fits = any(numbers.fits(busbw_factor(name, ranks)) for name in names)
         else:
             fits = any(low <= high for low, high in (_span(name, numbers) for name in names))
         if not fits:

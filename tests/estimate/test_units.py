@@ -12,7 +12,7 @@ from ncclcheck.estimate.estimator import Estimator
 from ncclcheck.estimate.figures import Answer
 from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.limits import Factors, inside_node, out_of_node
-from ncclcheck.estimate.model import busbw_factor, shipped_model
+from ncclcheck.estimate.model import shipped_model
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import parse_duration, parse_params, parse_size
 from ncclcheck.estimate.questions.bandwidth import bandwidth
@@ -23,6 +23,7 @@ from ncclcheck.estimate.questions.job import Job, parse_message
 from ncclcheck.estimate.questions.roofline import host_link_gbps
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import loss
+from ncclcheck.facts.busbw import busbw_factor
 from ncclcheck.facts.shape import JobShape
 
 UNITS: Any = pint.UnitRegistry()

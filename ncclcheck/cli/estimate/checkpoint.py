@@ -50,6 +50,7 @@ def checkpoint(
 
     Times take us, ms, s, m, h and d. Whatever the given options allow is answered.
     """
+    from ncclcheck.estimate.figures import TABLE
     from ncclcheck.estimate.hardware_table import hardware
     from ncclcheck.estimate.quantities import parse_duration
     from ncclcheck.estimate.questions.checkpoint import Checkpointing
@@ -57,8 +58,13 @@ def checkpoint(
 
     with sentences():
         per_parameter = state_bytes is not None and state_bytes <= _PER_PARAMETER
-        known = hardware().notice_seconds
-        notice_seconds = None if notice is None else known.get(notice.lower()) or parse_duration(notice)
+        table, notice_from, notice_seconds = hardware(), f"--notice {notice}", None
+        if notice is not None:
+            notice_seconds = table.notice_seconds.get(notice.lower())
+            if notice_seconds is None:
+                notice_seconds = parse_duration(notice)
+            else:
+                notice_from += f", {TABLE}: {table.sources['notice']}"
         found = answer(
             Checkpointing(
                 state_per_param=state_bytes if per_parameter else None,
@@ -69,10 +75,10 @@ def checkpoint(
                 interval_seconds=interval,
                 timeout_seconds=timeout,
                 notice_seconds=notice_seconds,
-                notice_from=f"--notice {notice}",
+                notice_from=notice_from,
                 **given,
             ),
-            hardware(),
+            table,
         )
     print_answer(found, output)
     return CLEAN

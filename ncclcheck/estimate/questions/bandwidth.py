@@ -13,13 +13,14 @@ from ncclcheck.estimate.comparison import one_of
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.figures import Answer, Figure, Given
 from ncclcheck.estimate.hardware import Hardware
-from ncclcheck.estimate.model import Model, Plateau, busbw_factor
+from ncclcheck.estimate.model import Model, Plateau
 from ncclcheck.estimate.quantities import rate_text, size_text
 from ncclcheck.estimate.questions.changes import WITH, Change
 from ncclcheck.estimate.questions.job import Job, Setup, message_text, set_up
 from ncclcheck.estimate.questions.what_if import Compared, Point, Rung, rungs
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.sources import constants
+from ncclcheck.facts.busbw import busbw_factor
 
 SIZES = tuple(1024 * 4**step for step in range(13))  # 1 KiB to 16 GiB
 

@@ -12,10 +12,11 @@ from math import ceil, floor
 from ncclcheck.estimate.config import Config
 from ncclcheck.estimate.figures import Answer, Sheet
 from ncclcheck.estimate.hardware import Gpu, Hardware
-from ncclcheck.estimate.model import Model, busbw_factor, call_seconds
+from ncclcheck.estimate.model import Model, call_seconds
 from ncclcheck.estimate.quantities import between, count_text, duration_text, percent_text, rate_text, size_text
 from ncclcheck.estimate.questions.roofline import STORED_BYTES, critical_batch, host_link_gbps, math_gain, offload_tax
 from ncclcheck.estimate.ranges import Range, exactly, over
+from ncclcheck.facts.busbw import busbw_factor
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from ncclcheck.estimate.comparison import Pair, busbw, middle, most_common
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.model import Model, Plateau, busbw_factor, call_seconds
+from ncclcheck.estimate.model import Model, Plateau, call_seconds
 from ncclcheck.estimate.questions.changes import Change, apply
 from ncclcheck.estimate.ranges import Range, spread
+from ncclcheck.facts.busbw import busbw_factor
 
 LATENCY = "latency"  # the limit of a message that waits longer than its bytes need
 

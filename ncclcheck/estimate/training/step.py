@@ -11,13 +11,14 @@ from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.estimates import MEASURED
 from ncclcheck.estimate.figures import ASSUMED, Given
 from ncclcheck.estimate.hardware import Hardware
-from ncclcheck.estimate.model import Model, busbw_factor, call_seconds
+from ncclcheck.estimate.model import Model, call_seconds
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import size_text
 from ncclcheck.estimate.ranges import Range, spread, total
 from ncclcheck.estimate.training.money import Loss, loss
 from ncclcheck.estimate.training.step_time import Calls, Load, Timed, Timing, timing_of
 from ncclcheck.estimate.training.workload import Collective, Workload
+from ncclcheck.facts.busbw import busbw_factor
 
 RINGS = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}  # each carried by one ring
 
