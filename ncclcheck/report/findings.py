@@ -12,7 +12,7 @@ from ncclcheck.estimate.estimates import Estimate
 from ncclcheck.estimate.quantities import size_text, two_digits, with_range
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.report.hosts import fold
-from ncclcheck.report.numbers import between
+from ncclcheck.report.numbers import large
 from ncclcheck.report.page import Page
 from ncclcheck.report.step import write_change
 from ncclcheck.rules.model import Confidence, Finding, Severity
@@ -97,7 +97,7 @@ def _write_numbers(page: Page, finding: Finding, verbose: bool, explain: bool) -
         if explain:
             _write_origin(page, estimate)
     if finding.cost is not None and not (seconds_shown and finding.cost.unit.startswith("s per gradient sync")):
-        dollars = "" if finding.cost.dollars is None else f", {between(finding.cost.dollars, '$')}"
+        dollars = "" if finding.cost.dollars is None else f", {large(finding.cost.dollars, '$')}"
         page.labelled("cost", f"{with_range(finding.cost.amount)} {finding.cost.unit}{dollars}")
     if estimate is None and (verbose or finding.cost is None):
         page.labelled("number", f"none: {finding.no_estimate_because or 'no reason given'}")

@@ -17,7 +17,7 @@ def thousands(value: float) -> str:
     return f"{int(text):,}" if text.isdigit() else text
 
 
-def between(value: Range, sign: str = "") -> str:
+def large(value: Range, sign: str = "") -> str:
     """Large numbers: `5,600 (5,100-5,800)`, with the sign before each (`$14,000 ($13,000-$15,000)`)."""
     low, expected, high = (f"{sign}{thousands(number)}" for number in value)
     return expected if low == high else f"{expected} ({low}-{high})"

@@ -9,7 +9,7 @@ from ncclcheck.estimate.quantities import two_digits, with_range
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.estimate.training.money import HOURS, Loss
 from ncclcheck.estimate.training.step import StepEstimate
-from ncclcheck.report.numbers import between, thousands
+from ncclcheck.report.numbers import large, thousands
 from ncclcheck.report.page import Page
 
 _COLLECTIVES_SHOWN = 4
@@ -67,8 +67,8 @@ def _lost(lost: Loss) -> str:
         whole = HOURS * lost.gpus * lost.day_share
         dollars = "" if lost.price is None else f" (${thousands(whole * lost.price)}{price})"
         return f"the job effectively stops: nearly all of its {thousands(whole)} GPU-hours a day are lost{dollars}{day}"
-    hours = f"{between(lost.gpu_hours)} GPU-hours"
-    dollars = "" if lost.dollars is None else f" and {between(lost.dollars, '$')}"
+    hours = f"{large(lost.gpu_hours)} GPU-hours"
+    dollars = "" if lost.dollars is None else f" and {large(lost.dollars, '$')}"
     return f"{hours}{dollars} a day lost{price}{day}"
 
 

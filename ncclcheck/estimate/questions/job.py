@@ -20,6 +20,7 @@ from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import parse_size, size_text
 from ncclcheck.estimate.questions.racks import in_racks
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.measured import binary_size
 from ncclcheck.facts.shape import JobShape
 
 TRANSPORTS = {
@@ -80,11 +81,9 @@ def parse_message(text: str) -> int:
 
 
 def message_text(size: int) -> str:
-    """Bytes as nccl-tests' users write them: "64 KiB", "8 GiB", "1000 B"."""
-    for unit, scale in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= scale:
-            return f"{size / scale:g} {unit}" if size * 4 % scale == 0 else size_text(size)
-    return f"{size} B"
+    """Bytes in the units in which they are a round number: "64 KiB", "8 GiB", "8 GB", "1000 B"."""
+    text = binary_size(size)
+    return text if float(text.split()[0]) * 4 % 1 == 0 else size_text(size)
 
 
 @dataclass(frozen=True, slots=True)
