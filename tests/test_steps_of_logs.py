@@ -59,8 +59,8 @@ def test_without_the_options_nothing_is_said_of_steps() -> None:
 
 
 def test_nothing_lost_is_exactly_nothing() -> None:
-    got = document("rules/NVL005/fail-switched-off.log", params="70B", parallel="dp=2,tp=4", zero="3",
-                   tokens_per_gpu="8192", step_time="20s", gpu_price="2.5")  # fmt: skip
+    got = document("rules/NVL005/fail-switched-off.log", params=70e9, plan=Plan(dp=2, tp=4), zero=3,
+                   tokens_per_gpu=8192.0, step_seconds=20.0, gpu_price=2.5)  # fmt: skip
     lost = [one["estimate"]["step"]["gpu_hours_per_day"]["expected"] for one in got["findings"] if one["estimate"]]
     assert lost
     assert all(one == 0 or one > 1e-3 for one in lost)
@@ -68,7 +68,7 @@ def test_nothing_lost_is_exactly_nothing() -> None:
 
 def test_a_measured_job_has_one_step_time() -> None:
     """In the head and in each finding, whatever the model thinks of it."""
-    got = document("rules/GDR001/fail-both-sides-off.log", params="7B", zero="3", tokens_per_gpu="8192")
+    got = document("rules/GDR001/fail-both-sides-off.log", params=7e9, zero=3, tokens_per_gpu=8192.0)
     head = got["step"]["step_seconds"]["actual"]["expected"]
     found = [one["estimate"] for one in got["findings"] if one["estimate"] and one["estimate"]["basis"] == "measured"]
     assert found
