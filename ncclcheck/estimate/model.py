@@ -140,7 +140,8 @@ def _all_reduce(config: Config, table: Hardware, factors: Factors, small: bool) 
         if asked == "collnet":
             return
     in_switch = config.nvls and config.intra == "nvlink" and config.gpus_per_node > 1
-    gain = net is None or (config.gdr and (asked == "tree" or _tree_gain(config, table)))
+    staged = config.network == "socket" or not config.gdr
+    gain = net is None or (not staged and (asked == "tree" or _tree_gain(config, table)))
     if config.protocol == "ll":
         in_switch, gain = False, net is None  # the ring's number is the best that is known of LL
     if asked in ("", "nvls") and in_switch and gain and gpu_of(config, table).nvls:

@@ -121,6 +121,7 @@ def test_formulas_and_origins(capsys: Capture) -> None:
         ("--batch x.tsv --nodes 2", "--nodes plays no part in --batch"),
         ("--batch x.tsv --calibrate y.txt", "--calibrate plays no part in --batch"),
         ("--calibrate y.txt --output-format json", "--output-format plays no part in --calibrate"),
+        ("--calibrate y.txt --site-file -", "stdout is for the report"),
         ("--calibrate y.txt --site x.toml", "--site plays no part in --calibrate"),
     ],
 )

@@ -65,6 +65,21 @@ def test_rows_that_make_no_sense(row: str, why: str, table: Path, capsys: pytest
     assert whole["busbw"]
 
 
+@pytest.mark.parametrize("gpu", ["H100", "RTX 4090", "T4"])
+@pytest.mark.parametrize("transport", ["IB", "socket"])
+def test_a_row_and_flags_get_one_answer(
+    gpu: str, transport: str, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header, row = HEADER.strip(), f"a\tall_reduce\t4\t2\t{gpu}\t1\t100\t{transport}\t8589934592"
+    inside = {"H100": "nvlink", "RTX 4090": "shm", "T4": "pcie-cpu"}[gpu]
+    table.write_text(f"{header}\tintra_node_link\talgo\n{row}\t{inside}\ttree\n", encoding="utf-8")
+    assert run(["estimate", "--batch", str(table), "--output-format", "json"]) == 0
+    batch = json.loads(capsys.readouterr().out)[0]["busbw"]["expected"]
+    flags = f"--nodes 4 --gpus-per-node 2 --nics 1 --nic-gbps 100 --transport {transport} --algo tree --intra {inside}"
+    assert run(["estimate", "--gpu", gpu, *flags.split(), "--output-format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"][0]["expected"] == pytest.approx(batch)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_tables_of_spreadsheets(encoding: str, end: str, table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ from ncclcheck.estimate.questions.job import (
 )
 from ncclcheck.estimate.questions.what_if import Point
 from ncclcheck.estimate.ranges import Range
+from ncclcheck.estimate.site import Site
 
 MODEL = shipped_model()
 PAIR = Job(2, 8, "H100", "ib", 8, 400.0)
@@ -252,6 +253,25 @@ def test_what_takes_away_never_makes_faster(job: Job, names: list[str]) -> None:
     for before, after in zip(result.curve, result.curve_after, strict=True):
         assert ordered(after)
         assert all(a <= b * (1 + 1e-9) for a, b in zip(after.busbw, before.busbw, strict=True))
+
+
+def test_a_loss_gains_nothing_whatever_a_site_has_measured() -> None:
+    quick = Site("s.toml", {"pcie.ring_shm.4": 0.9}).model()  # host memory quicker than the model's peer access
+    result = bandwidth(Job(1, 4, "L40S", intra="pcie-cpu"), 2**33, quick, named(["p2p"], []))
+    assert result.after is not None and result.after.busbw == result.before.busbw
+    assert result.slowdown == (1, 1, 1)
+
+
+def test_mending_makes_nothing_slower() -> None:
+    job = Job(128, 4, "B300 SXM", "roce", 4, 10.0, algorithm="tree", protocol="ll128")
+    result = asked(job, 2**30, without=["gdr"], with_=["nic-phb", "lacp-bond"])
+    assert result.after is not None and len(result.ladder) == 3
+    assert all(rung.mended.busbw.expected >= result.after.busbw.expected for rung in result.ladder)
+
+
+def test_sockets_know_no_rdma() -> None:
+    job = Job(4, 2, "H100", "socket", nic_gbit=10.0, algorithm="tree")
+    assert asked(job, without=["gdr"]).slowdown == (1, 1, 1)
 
 
 @settings(max_examples=100)

@@ -25,6 +25,8 @@ def run_calibrate(paths: Sequence[str], told: Job, changes: Sequence[Change], si
     from ncclcheck.estimate.questions.calibration import calibrate
     from ncclcheck.estimate.site import site_text
 
+    if site_file == "-":
+        raise click.UsageError("--site-file is the name of a file: stdout is for the report")
     known = _known(site_file)
     points = [point for path in paths for point in _points(path, told, changes)]
     if not points:

@@ -118,7 +118,7 @@ def read_row(row: Mapping[str, str], table: Hardware) -> Row:
         network=_network(transport, notes) if nodes > 1 else "",
         nics=nics,
         nic_gbit=_optional(row, "nic_gbps") or 0.0,
-        gdr=_text(row, "gdr").casefold() not in ("no", "off", "0", "false"),
+        gdr=_gdr(row, gpu),
         nvls=_release(row) is None or (_release(row) or ()) >= NVLS_SINCE,
         nvlinks=_nvlinks(row, gpu),
         pcie_gen=gpu.pcie_gen if pcie_gen is None else round(pcie_gen),
@@ -200,6 +200,12 @@ def _intra(row: Mapping[str, str], gpu: Gpu, per_node: int) -> str:
     if per_node == 1 or not found or (found == "nvlink" and gpu.nvlink is None):
         return usual
     return found
+
+
+def _gdr(row: Mapping[str, str], gpu: Gpu) -> bool:
+    """As the row says; else wherever the driver gives NICs access to the GPU's memory."""
+    said = _text(row, "gdr").casefold()
+    return said not in ("no", "off", "0", "false") if said else gpu.p2p
 
 
 def _nvlinks(row: Mapping[str, str], gpu: Gpu) -> int | None:
