@@ -152,7 +152,7 @@ def test_a_glob_puts_several_tables_behind_one_option(capsys: pytest.CaptureFixt
     tables = [table(PAIRS, f"bench-{number}.txt") for number in range(3)]
     assert run(["estimate", "--calibrate", *tables, *FLAGS]) == 0
     shown = capsys.readouterr().out
-    assert "3 of its plateaus" in shown
+    assert "fitted to (3)" in shown
     assert all(f"{name}:" in shown for name in tables)
 
 

@@ -74,4 +74,4 @@ def most_common(names: Iterable[str]) -> str:
 
 def one_of(count: int) -> str:
     """Behind a formula that is that of one configuration of several."""
-    return f" [1 of {count} configurations that fit the input]" if count > 1 else ""
+    return f" [one of {count} configurations that fit; the number is their geometric mean]" if count > 1 else ""

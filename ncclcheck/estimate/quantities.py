@@ -18,6 +18,9 @@ _BYTES |= {f"{letter}b": 10.0**power for letter, power in zip("kmgtp", (3, 6, 9,
 _BYTES |= {f"{letter}ib": 2.0**power for letter, power in zip("kmgtp", (10, 20, 30, 40, 50), strict=True)}
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
+# Below this a number for people is nothing.
+_NOTHING = 1e-9
+
 LONGEST_SECONDS = 3.2e9  # a century
 
 
@@ -110,7 +113,7 @@ def two_digits(value: float) -> str:
     if not isfinite(value):
         return "unbounded" if isinf(value) else "unknown"
     rounded = float(f"{value:.1e}")
-    if rounded == 0:
+    if abs(rounded) < _NOTHING:
         return "0"
     decimals = max(0, 1 - floor(log10(abs(rounded))))
     return f"{rounded:.{decimals}f}"

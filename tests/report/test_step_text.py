@@ -26,7 +26,7 @@ REDUCE = replace(GATHER, name="all_reduce of TP", op="all_reduce", actual=Range(
 TIMING = Timing(
     Range(5, 5, 5), Range(5, 5.5, 6), Range(8, 8, 8), Range(0, 0.1, 0.2), Range(0.3, 0.38, 0.4), Range(0.8, 0.9, 1),
     Range(0.6, 0.62, 0.63), Range(3e5, 3.8e5, 4e5), Range(262144, 262144, 262144),
-    "5 s compute + exposed communication",
+    "3e15 operations of a GPU", "5 s compute + exposed communication",
 )  # fmt: skip
 STEP = StepEstimate(
     True, (GATHER, REDUCE), Range(2, 2.4, 3), Range(5, 6.2, 7), TIMING, loss(Range(0.25, 0.31, 0.38), 256, 1, 2.5, 0.9),

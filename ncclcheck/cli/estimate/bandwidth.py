@@ -77,6 +77,8 @@ def answer_bandwidth(job: Job, size: int, changes: Sequence[Change], plot: str |
 
     if plot == "-":
         raise click.UsageError("--plot is the name of a file: stdout is for the answer")
+    if plot is not None and not plot.casefold().endswith(".svg"):
+        raise click.UsageError("--plot writes SVG: the file's name ends in .svg")
     if plot is not None and plot == output.file:
         raise click.UsageError("--plot and --output-file are the same file")
     model = chosen_model()

@@ -19,7 +19,7 @@ from ncclcheck.cli.exits import CLEAN, NOTHING_TO_JUDGE
 from ncclcheck.cli.output import complain, refuse_to_overwrite
 from ncclcheck.estimate.model import Model
 from ncclcheck.estimate.quantities import with_range
-from ncclcheck.estimate.questions.batch import NEEDED, answer
+from ncclcheck.estimate.questions.batch import ALIASES, COLUMNS, NEEDED, answer
 from ncclcheck.estimate.ranges import Range
 from ncclcheck.report.escape import clean, json_without_commands
 
@@ -91,7 +91,7 @@ def _rows(path: str) -> Iterator[_Row]:
     lines = io.StringIO(data.decode(encoding, "replace").replace("\0", ""), newline="")
     table = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     try:
-        header = [name.strip() for name in next(table, [])]
+        header = [ALIASES.get(name.strip(), name.strip()) for name in next(table, [])]
         if missing := [name for name in NEEDED if name not in header]:
             raise click.UsageError(
                 f"--batch {clean(path)}: the first line must name the columns (tab-separated);"
@@ -99,6 +99,8 @@ def _rows(path: str) -> Iterator[_Row]:
             )
         if twice := [name for name, times in Counter(filter(None, header)).items() if times > 1]:
             raise click.UsageError(f"--batch {clean(path)}: the column {clean(twice[0])} is there twice")
+        if unknown := [name for name in header if name and name not in COLUMNS]:
+            complain(f"{path}: columns that play no part: {', '.join(unknown[:8])}; known: {', '.join(COLUMNS)}")
         yield from _as_rows(header, table)
     except csv.Error as error:
         raise click.UsageError(f"--batch {clean(path)}: {error}") from None

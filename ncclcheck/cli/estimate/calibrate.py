@@ -37,7 +37,7 @@ def run_calibrate(paths: Sequence[str], told: Job, changes: Sequence[Change], si
     except ValueError as error:
         complain(str(error))
         return NOTHING_TO_JUDGE
-    median = f"median error {found.before:.1%} -> {found.after:.1%} on {len(points)} of its plateaus"
+    median = f"median error {found.before:.1%} -> {found.after:.1%} on the plateaus it is fitted to ({len(points)})"
     write_file(site_file, site_text({**known, **found.constants}, (median,)))
     write_stdout("".join(f"{clean(line)}\n" for line in _report(found, site_file, median)))
     return CLEAN

@@ -1,9 +1,8 @@
 """A table of configurations, as people write them down beside nccl-tests results, for the model.
 
-Columns (tab-separated, "NA" or empty where unknown): id, collective, nodes, gpus_per_node, gpu_model, intra_node_link,
-nvlinks_per_gpu, pcie_gen, nics_per_node, nic_gbps (Gb/s of one NIC as sold), transport, gdr (yes, no), algo,
-condition, nccl_version, size_bytes. id, nodes and gpus_per_node must be there; others may be missing. condition: none,
-or one or more of the words of `CONDITIONS` and `FORCED` with a comma between.
+The columns are `COLUMNS` (docs/inputs.md says what they hold), tab-separated, "NA" or empty where unknown. `NEEDED`
+must be there; others may be missing. condition: none, or one or more of the words of `CONDITIONS` and `FORCED` with a
+comma between.
 """
 
 from __future__ import annotations
@@ -24,6 +23,12 @@ from ncclcheck.estimate.questions.racks import in_racks
 from ncclcheck.estimate.ranges import spread
 
 NEEDED = ("id", "nodes", "gpus_per_node")
+COLUMNS = (
+    *NEEDED, "collective", "gpu_model", "intra_node_link", "nvlinks_per_gpu", "pcie_gen", "nics_per_node", "nic_gbps",
+    "transport", "gdr", "algo", "condition", "nccl_version", "size_bytes",
+)  # fmt: skip
+ALIASES = {"gpu": "gpu_model", "nics": "nics_per_node", "intra": "intra_node_link", "bytes": "size_bytes"}
+"""Flags' words for columns."""
 LARGE_BYTES = 8 << 30
 
 _LINKED = re.compile(r"nvlink|nvswitch|^nv\d+", re.I)

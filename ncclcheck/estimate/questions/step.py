@@ -34,8 +34,13 @@ def planned_step(job: Job, options: EstimateOptions, model: Model, changes: Sequ
         title=f"{workload.ranks} GPUs, {options.plan or 'data parallel'}{f', {told}' if told else ''}: a training step",
         figures=tuple(_figures(step, told)),
         givens=(*setup.givens, *step.inputs),
-        remarks=step.remarks,
+        remarks=(*step.remarks, *_unpriced(options, told)),
     )
+
+
+def _unpriced(options: EstimateOptions, told: str) -> Iterator[str]:
+    if options.gpu_price is not None and not told:
+        yield "The price is that of a change: --without or --with tells which."
 
 
 def _figures(step: StepEstimate, told: str) -> Iterator[Figure]:
@@ -47,7 +52,7 @@ def _figures(step: StepEstimate, told: str) -> Iterator[Figure]:
     timing, lost = step.timing, step.loss
     if timing is None or lost is None:
         return
-    yield Figure("compute time", timing.compute, "s", timing.formula)
+    yield Figure("compute time", timing.compute, "s", timing.compute_formula)
     yield from _sides("step time", timing.step_healthy, timing.step_actual, "s", timing.formula, told)
     share = "1 - (compute and idle time) / step time"
     yield from _sides("exposed share", timing.exposed_healthy, timing.exposed_actual, "of the step", share, told)

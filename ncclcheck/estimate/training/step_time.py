@@ -73,6 +73,7 @@ class Timing:
     efficiency_actual: Range
     tokens_per_second_healthy: Range | None
     tokens_per_second_actual: Range | None
+    compute_formula: str
     formula: str
     inputs: tuple[Given, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -132,11 +133,17 @@ def timing_of(
     tokens = workload.tokens
     idle = _over(cases, lambda case: case.idle)
     text = f"{compute.expected:.3g} s compute"
+    arithmetic = "what a measured step leaves to it, at a rate that a GPU can have"
+    if options.step_seconds is None:
+        mfu = table.training.mfu.expected if options.mfu is None else options.mfu
+        rate = loads[0].tflops
+        arithmetic = f"{workload.flops:.3g} operations of a GPU / ({rate:g} TFLOPS x MFU {mfu:g})"
     if idle.expected > 1e-6 * actual.expected:
         text += f" + {idle.expected:.3g} s idle"
     return (
         Timing(
             compute=compute,
+            compute_formula=arithmetic,
             step_healthy=healthy,
             step_actual=actual,
             exposed_healthy=_over(cases, lambda case: case.exposed(case.healthy)),
