@@ -199,7 +199,7 @@ class Estimator:
 
     def at_each_init(self, seconds: float, ranks: int) -> Cost:
         """Seconds that so many ranks spend before their first collective, each time a job starts."""
-        price, taken = self.options.gpu_price, Range(seconds, seconds, seconds)
+        price, taken = self.options.gpu_price, exactly(seconds)
         return Cost("s at each init", taken, None if price is None else taken.scale(ranks * price / 3600))
 
     def _priced(self, unit: str, hours: Range) -> Cost:

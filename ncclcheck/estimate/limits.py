@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.hardware import Cpu, Gpu, Hardware
 from ncclcheck.estimate.quantities import rate_text
-from ncclcheck.estimate.ranges import Range, exactly
+from ncclcheck.estimate.ranges import Range, exactly, least
 
 ALL = exactly(1.0)
 
@@ -56,7 +56,7 @@ def known_limit(table: Hardware, name: str, gbps: float, product: str = "") -> L
 def lowest(limits: Sequence[Limit]) -> Limit:
     """The one that is expected to bind; its range is that of the minimum of all."""
     binding = min(limits, key=lambda limit: limit.gbps.expected)
-    return binding._replace(gbps=Range(*map(min, zip(*(limit.gbps for limit in limits), strict=True))))
+    return binding._replace(gbps=least(limit.gbps for limit in limits))
 
 
 def gpu_of(config: Config, table: Hardware) -> Gpu:

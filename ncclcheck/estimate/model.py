@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from ncclcheck.estimate.config import Config, NotModelledError
-from ncclcheck.estimate.hardware import Hardware
+from ncclcheck.estimate.hardware import Hardware, Nvls
 from ncclcheck.estimate.hardware_table import hardware
 from ncclcheck.estimate.latency import latency_us
 from ncclcheck.estimate.limits import (
@@ -24,7 +24,7 @@ from ncclcheck.estimate.limits import (
     out_of_node,
 )
 from ncclcheck.estimate.quantities import rate_text, size_text
-from ncclcheck.estimate.ranges import Range
+from ncclcheck.estimate.ranges import Range, most
 from ncclcheck.facts.busbw import busbw_factor
 
 __all__ = ["Config", "Model", "NotModelledError", "Plateau", "call_seconds", "shipped_model"]
@@ -64,7 +64,7 @@ class Model:
         """
         ways = list(self._ways(config))
         best = max(ways, key=lambda way: way.busbw.expected)
-        return replace(best, busbw=Range(*map(max, zip(*(way.busbw for way in ways), strict=True))))
+        return replace(best, busbw=most(way.busbw for way in ways))
 
     def at(self, config: Config, size: int) -> Plateau:
         """The same for messages of `size` bytes (as nccl-tests counts them): latency counts, and may choose another
@@ -73,7 +73,7 @@ class Model:
             raise ValueError("a message has at least one byte")
         reached = [self._sized(config, way, size) for way in self._ways(config, small=True)]
         best = max(reached, key=lambda way: way.busbw.expected)
-        return replace(best, busbw=Range(*map(max, zip(*(way.busbw for way in reached), strict=True))))
+        return replace(best, busbw=most(way.busbw for way in reached))
 
     def _sized(self, config: Config, way: Plateau, size: int) -> Plateau:
         us = latency_us(config, way.algorithm, size, self.table.latency)
@@ -139,13 +139,13 @@ def _all_reduce(config: Config, table: Hardware, factors: Factors, small: bool) 
         yield _collnet(config, table, intra, net)
         if asked == "collnet":
             return
-    in_switch = config.nvls and config.intra == "nvlink" and config.gpus_per_node > 1
+    nvls = _in_switch(config, table)
     staged = config.network == "socket" or not config.gdr
     gain = net is None or (not staged and (asked == "tree" or _tree_gain(config, table)))
     if config.protocol == "ll":
-        in_switch, gain = False, net is None  # the ring's number is the best that is known of LL
-    if asked in ("", "nvls") and in_switch and gain and gpu_of(config, table).nvls:
-        yield _nvls(config, table, net)
+        nvls, gain = None, net is None  # the ring's number is the best that is known of LL
+    if asked in ("", "nvls") and nvls is not None and gain:
+        yield _nvls(config, table, nvls, net)
     elif asked == "nvls" and gain:
         raise NotModelledError("NVLS is asked for and not available")
     ring = _ring(config, table, intra, net)
@@ -209,17 +209,26 @@ def _tree_share(config: Config, table: Hardware, in_switch: bool) -> float:
     return rules.tree_two_nodes / egress
 
 
-def _nvls(config: Config, table: Hardware, net: Limit | None) -> Plateau:
-    nvls, g = gpu_of(config, table).nvls, config.gpus_per_node
-    assert nvls is not None
-    factor = busbw_factor("all_reduce", config.ranks)
-    inside = nvls.gbps / (1 + 1 / g)
+def _in_switch(config: Config, table: Hardware) -> Nvls | None:
+    """The switches of a node that can reduce; None: there are none, or they are not used."""
+    used = config.nvls and config.intra == "nvlink" and config.gpus_per_node > 1
+    return gpu_of(config, table).nvls if used else None
+
+
+def _reduced(config: Config, table: Hardware, nvls: Nvls, name: str, share: float = 1.0) -> Limit:
+    """algbw of reduction in the switches of a node: each GPU sends and receives a message and its own part of it."""
+    g = config.gpus_per_node
     product = f"{nvls.gbps:g} / (1 + 1/{g})"
+    text = product if share == 1.0 else f"{share:g} x {product}"
+    return known_limit(table, name, share * (nvls.gbps / (1 + 1 / g)), text)
+
+
+def _nvls(config: Config, table: Hardware, nvls: Nvls, net: Limit | None) -> Plateau:
+    factor = busbw_factor("all_reduce", config.ranks)
     if net is None:
-        return _way("nvls", [known_limit(table, nvls.limit, inside, product)], factor)
-    left = table.algorithms.nvlstree
+        return _way("nvls", [_reduced(config, table, nvls, nvls.limit)], factor)
     limits = [
-        known_limit(table, "nvlstree", left * inside, f"{left:g} x {product}"),
+        _reduced(config, table, nvls, "nvlstree", table.algorithms.nvlstree),
         net.times(_tree_share(config, table, in_switch=True)),
     ]
     return _way("nvlstree", limits, factor)
@@ -229,14 +238,10 @@ def _collnet(config: Config, table: Hardware, intra: Limit, net: Limit | None) -
     """The switches of the fabric reduce: each byte crosses the network once each way."""
     if net is None:
         raise NotModelledError("in-network reduction needs several nodes")
-    rules, nvls = table.algorithms, gpu_of(config, table).nvls
+    rules, nvls = table.algorithms, _in_switch(config, table)
     limits = [net.times(rules.collnet_network)]
-    if nvls is not None and config.nvls and config.intra == "nvlink" and config.gpus_per_node > 1:
-        inside = nvls.gbps / (1 + 1 / config.gpus_per_node)
-        share = rules.collnet_nvls
-        limits.append(
-            known_limit(table, "collnet", share * inside, f"{share:g} x {nvls.gbps:g} / (1 + 1/{config.gpus_per_node})")
-        )
+    if nvls is not None:
+        limits.append(_reduced(config, table, nvls, "collnet", rules.collnet_nvls))
     elif intra.name:
         limits.append(intra.times(rules.collnet_intra)._replace(name="collnet"))
     return _way("collnet", limits, busbw_factor("all_reduce", config.ranks))

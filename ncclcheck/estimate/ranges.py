@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import exp, log
 from typing import NamedTuple
 
@@ -35,6 +35,16 @@ def spread(ranges: Sequence[Range]) -> Range:
     middle = exp(sum(map(log, middles)) / len(middles)) if min(middles) > 0 else sum(middles) / len(middles)
     low, high = min(one.low for one in ranges), max(one.high for one in ranges)
     return Range(low, min(max(middle, low), high), high)
+
+
+def least(ranges: Iterable[Range]) -> Range:
+    """The lowest low, the lowest expected and the lowest high value: the minimum of numbers with a range."""
+    return Range(*map(min, zip(*ranges, strict=True)))
+
+
+def most(ranges: Iterable[Range]) -> Range:
+    """Their maximum."""
+    return Range(*map(max, zip(*ranges, strict=True)))
 
 
 def exactly(value: float) -> Range:

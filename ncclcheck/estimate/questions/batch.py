@@ -1,6 +1,6 @@
 """A table of configurations, as people write them down beside nccl-tests results, for the model.
 
-The columns are `COLUMNS` (docs/inputs.md says what they hold), tab-separated, "NA" or empty where unknown. `NEEDED`
+The columns are `COLUMNS` (docs/estimate.md says what they hold), tab-separated, "NA" or empty where unknown. `NEEDED`
 must be there; others may be missing. condition: none, or one or more of the words of `CONDITIONS` and `FORCED` with a
 comma between.
 """
@@ -112,7 +112,7 @@ def read_row(row: Mapping[str, str], table: Hardware) -> Row:
     pcie_gen = _optional(row, "pcie_gen")
     gpu = _gpu(row, table, None if pcie_gen is None else round(pcie_gen), notes)
     transport = _text(row, "transport").casefold()
-    nics = round(_optional(row, "nics_per_node") or 0)
+    nics, release = round(_optional(row, "nics_per_node") or 0), _release(row)
     if "mnnvl" in transport:
         nodes, per_node, nics = in_racks(nodes, per_node, nics, table)
     config = Config(
@@ -124,7 +124,7 @@ def read_row(row: Mapping[str, str], table: Hardware) -> Row:
         nics=nics,
         nic_gbit=_optional(row, "nic_gbps") or 0.0,
         gdr=_gdr(row, gpu),
-        nvls=_release(row) is None or (_release(row) or ()) >= NVLS_SINCE,
+        nvls=release is None or release >= NVLS_SINCE,
         nvlinks=_nvlinks(row, gpu),
         pcie_gen=gpu.pcie_gen if pcie_gen is None else round(pcie_gen),
         sharp="sharp" in transport,

@@ -32,7 +32,7 @@ class Change(NamedTuple):
 def apply(changes: Iterable[Change], config: Config, table: Hardware) -> tuple[Config, ...]:
     """Every configuration that the changes together may make of one. Raises NotModelledError."""
     made = [config]
-    for change in sorted(changes, key=_ORDER.index):
+    for change in sorted(changes, key=_CHANGES.index):
         made = [replace(one, **fields) for one in made for fields in change.put(one, table)]
     return tuple(dict.fromkeys(made))
 
@@ -89,6 +89,8 @@ def _effect(name: str) -> Callable[[Config, Hardware], Alternatives]:
     return lambda config, table: ({"effect": "+".join(filter(None, (config.effect, name)))},)
 
 
+# In the order in which they are put on a job: a redirect by ACS is a VM's and more; sockets come before what they
+# are tuned by.
 _CHANGES = (
     Change("without gdr", "GPUDirect RDMA", _fields(gdr=False)),
     Change("without nvls", "in-switch reduction (NVLink SHARP)", _fields(nvls=False)),
@@ -108,7 +110,6 @@ _CHANGES = (
         )
     ),
 )  # fmt: skip
-_ORDER = _CHANGES  # a redirect by ACS is a VM's and more; sockets come before what they are tuned by
 
 WITHOUT = {change.what: change for change in _CHANGES if change.name.startswith("without")}
 WITH = {change.what: change for change in _CHANGES if not change.name.startswith("without")}

@@ -14,7 +14,7 @@ from ncclcheck.estimate.comparison import Pair, busbw, middle, most_common
 from ncclcheck.estimate.config import Config, NotModelledError
 from ncclcheck.estimate.model import Model, Plateau, call_seconds
 from ncclcheck.estimate.questions.changes import Change, apply
-from ncclcheck.estimate.ranges import Range, spread
+from ncclcheck.estimate.ranges import Range, least, spread
 from ncclcheck.facts.busbw import busbw_factor
 
 LATENCY = "latency"  # the limit of a message that waits longer than its bytes need
@@ -99,7 +99,7 @@ def _no_better(healthy: Plateau, actual: Plateau) -> Plateau:
     """What only takes away makes nothing faster, whatever a site's constants say beside the package's."""
     if actual.busbw.expected >= healthy.busbw.expected:
         return healthy
-    return replace(actual, busbw=Range(*map(min, actual.busbw, healthy.busbw)))
+    return replace(actual, busbw=least((actual.busbw, healthy.busbw)))
 
 
 def rungs(whole: Compared, configs: Sequence[Config], size: int) -> Iterator[Rung]:
