@@ -1,4 +1,5 @@
-"""Write Lark's tables of the files in grammars/: nccl_tables.json for shapes of messages, one more per block format.
+"""Write Lark's tables of the files in grammars/: nccl_tables.json for shapes of messages, one more per format of
+other outputs.
 
 Run it after any change of these files: `python tools/compile_grammar.py`. A test fails where it was forgotten.
 """
@@ -17,13 +18,15 @@ sys.path.insert(0, str(ROOT))
 from ncclcheck.readers import grammar  # noqa: E402
 from ncclcheck.readers.automaton import BLOCK_TABLES, TABLES  # noqa: E402
 from ncclcheck.readers.grammar_files import grammar_text  # noqa: E402
+from ncclcheck.readers.telemetry.reader import TABLES as TELEMETRY  # noqa: E402
 
 
 def compiled() -> dict[Path, dict[str, Any]]:
     """All tables by the file that they belong into, each with a hash of its grammar to tell stale ones."""
     messages = _digest(grammar_text("slots.lark") + grammar.language())
     found = {TABLES: {"digest": messages, **grammar.tables(grammar.build(shapes=True))}}
-    for name, file in BLOCK_TABLES.items():
+    tools = sorted(file.stem for file in (ROOT / "grammars" / "telemetry").glob("*.lark"))
+    for name, file in {**BLOCK_TABLES, **{f"telemetry/{tool}": TELEMETRY / f"{tool}.json" for tool in tools}}.items():
         text = grammar_text(name)
         found[file] = {"digest": _digest(text), **grammar.tables(grammar.build_block(name), text)}
     return found

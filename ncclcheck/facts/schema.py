@@ -145,6 +145,13 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "threads": pl.Int64, "gpus": pl.Int64, "iters": pl.Int64, "warmup": pl.Int64, "validation": pl.Int64,
         "release": pl.String, "cpu_time": pl.Boolean, "concluded": pl.Boolean, "wrong_values": pl.Int64,
     },
+    # what tools tell of parts of a machine, a value per row. output numbers the outputs of the reading, kind is the
+    # tool's; host: named by the output or by a label before its lines; thing, name, key: `telemetry_keys`; number: of
+    # the text, in the key's unit
+    "telemetry": {
+        "output": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "host": pl.String,
+        "thing": pl.String, "name": pl.String, "key": pl.String, "text": pl.String, "number": pl.Float64,
+    },
     # nvidia-smi matrices: kind topo, p2p-read, ...; block numbers the matrices of the reading
     "matrices": {
         "block": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "complete": pl.Boolean,

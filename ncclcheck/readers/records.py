@@ -1,35 +1,31 @@
-"""Records one by one, as `ncclcheck parse` prints them: NCCL's, lines around them, and rows of nccl-tests."""
+"""Records one by one, as `ncclcheck parse` prints them: NCCL's, lines around them, and what other inputs tell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 
-from ncclcheck.readers.decoding import lines_with
+from ncclcheck.facts.telemetry_keys import IDENTIFIERS
 from ncclcheck.readers.events import Blocks, Events, read_events
-from ncclcheck.readers.finding import AROUND, Piece
-from ncclcheck.readers.hints import PERF_LINE
-
-if TYPE_CHECKING:
-    from ncclcheck.readers.perf import PerfTables
+from ncclcheck.readers.finding import AROUND
+from ncclcheck.readers.other_kinds import OtherKinds
 
 
 def parse_records(*sources: Blocks) -> Iterator[dict[str, Any]]:
-    """One dict per NCCL record of the inputs, per line around them that tells how the job went, and per row of an
-    nccl-tests table, in their order.
+    """One dict per NCCL record of the inputs, per line around them that tells how the job went, and per row of the
+    fact tables that other inputs fill, in their order.
 
     Several small inputs together take hardly longer than one of them. As in a check, what only one of them says of its
     release holds for the others.
 
-    Keys: path, line, kind ("nccl-log", "job-output" or "nccl-tests"), record (number within the line), event (None
-    where unrecognised), level (None: not NCCL's line), host, pid, tid, cuda_dev, timestamp, fields. Rows of nccl-tests
-    have path, line, kind, and as fields what is told of them in the fact table `measurements`.
+    Keys: path, line, kind ("nccl-log" or "job-output"), record (number within the line), event (None where
+    unrecognised), level (None: not NCCL's line), host, pid, tid, cuda_dev, timestamp, fields. What is no record has
+    path, line, kind ("nccl-tests", "topo-matrix", "ibstat", ...), and as fields the columns of its fact table.
     """
-    perf = _Measured()
-    events = read_events(sources, watch=perf.look)
+    others = OtherKinds()
+    events = read_events(sources, watch=others.look)
     rows: list[_Row] = []
     for event in events.tables:
         frame = events.typed(event)
@@ -38,13 +34,14 @@ def parse_records(*sources: Blocks) -> Iterator[dict[str, Any]]:
     if events.unrecognised is not None:
         for row in events.unrecognised.iter_rows(named=True):
             rows.append((_place(row), None, row, {"text": row["message"]}))
-    rows += perf.rows()
+    for kind, source, line, fields in _other_rows(others.tables()):
+        rows.append(((source, line, 0), None, {"_other": kind}, fields))
     rows.sort(key=lambda row: row[0])
     heads = _heads(events)
     for (source, line, record), name, row, fields in rows:
         place = {"path": sources[source].name, "line": line}
-        if name == PERF:
-            yield {**place, "kind": PERF, "fields": fields}
+        if "_other" in row:
+            yield {**place, "kind": row["_other"], "fields": fields}
             continue
         who = heads[row["_head"]]
         location = {key: who[key] for key in ("src_file", "src_line", "src_func") if who[key] is not None}
@@ -64,37 +61,33 @@ def parse_records(*sources: Blocks) -> Iterator[dict[str, Any]]:
         }
 
 
-PERF = "nccl-tests"
-_PLACE = ("source", "line")
-
 # (input, line, record), event, the record's own columns, fields
 _Row = tuple[tuple[int, int, int], str | None, dict[str, Any], dict[str, Any]]
 
+# Tables of other kinds, their kind where no column of theirs tells it, and columns that say where and not what.
+_OTHERS = {
+    "measurements": "nccl-tests", "telemetry": "", "matrix_devices": "topo-matrix", "matrix_cells": "topo-matrix",
+    "topo_nodes": "topo-xml", "graph_files": "graph-xml", "gpu_names": "device-names", "settings": "settings",
+}  # fmt: skip
+_PLACE = ("source", "line", "kind")
 
-@dataclass
-class _Measured:
-    """nccl-tests tables, found while the log reader works on their blocks."""
 
-    _tables: PerfTables | None = None
-
-    def look(self, piece: Piece, other: bool) -> None:
-        if not other and not (self._tables is not None and self._tables.is_waiting):
-            return
-        lines = lines_with(piece.block, PERF_LINE)
-        if self._tables is None and lines.height:
-            from ncclcheck.readers.perf import PerfTables
-
-            self._tables = PerfTables()
-        if self._tables is not None:
-            self._tables.look(piece, lines)
-
-    def rows(self) -> Iterator[_Row]:
-        if self._tables is None:
-            return
-        self._tables.finish()
-        for row in self._tables.rows:
+def _other_rows(tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, int, int, dict[str, Any]]]:
+    """(kind, input, line, fields) of everything that is no record."""
+    for name, kind in _OTHERS.items():
+        if name not in tables:
+            continue
+        frame = tables[name]
+        for part, key in (("matrices", "block"), ("topo_files", "file")):
+            if key in frame.columns and part in tables:
+                frame = frame.join(tables[part].select(key, "source"), on=key, how="left", maintain_order="left")
+        if name == "telemetry":
+            frame = frame.filter(~pl.col("key").is_in(list(IDENTIFIERS)))
+        for row in frame.iter_rows(named=True):
             fields = {name: value for name, value in row.items() if name not in _PLACE and value not in (None, [])}
-            yield (row["source"], row["line"], 0), PERF, row, fields
+            if kind and row.get("kind"):
+                fields["kind"] = row["kind"]
+            yield kind or row["kind"], row["source"], row["line"], fields
 
 
 def _rows(event: str, frame: pl.DataFrame) -> Iterator[_Row]:

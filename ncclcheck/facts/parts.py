@@ -1,0 +1,140 @@
+"""Parts of machines (GPUs, links, ports, slots) with all that tools tell of them, joined over outputs.
+
+Two outputs that differ in what does not change contradict each other: neither is believed (`Part.value` is None), and
+`contradictions` shows both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.outputs import Place, places
+from ncclcheck.facts.printed import Printed
+from ncclcheck.facts.question import question
+from ncclcheck.facts.telemetry_keys import IDENTIFIERS, KEYS
+
+
+class Value(NamedTuple):
+    """What one line says. kind: of the output; number: in the unit of the key."""
+
+    text: str
+    number: float | None
+    kind: str
+    evidence: Evidence
+
+
+# What one output says of a part, by key; a key may occur several times (errors).
+Reading = Mapping[str, tuple[Value, ...]]
+
+
+class Part(NamedTuple):
+    """name: as `telemetry_keys` says; of a GPU its bus id where any output tells it. readings: one per output."""
+
+    place: Place
+    thing: str
+    name: str
+    readings: tuple[Reading, ...]
+
+    @property
+    def machine(self) -> str:
+        return self.place.machine
+
+    def values(self, key: str) -> tuple[Value, ...]:
+        """Every value that some output has, in order."""
+        return tuple(value for reading in self.readings for value in reading.get(key, ()))
+
+    def value(self, key: str) -> Value | None:
+        """The value, where all outputs that have one agree."""
+        found = self.values(key)
+        return found[0] if len({_meaning(value) for value in found}) == 1 else None
+
+    def text(self, key: str) -> str:
+        found = self.value(key)
+        return found.text if found else ""
+
+    def number(self, key: str) -> float | None:
+        found = self.value(key)
+        return found.number if found else None
+
+
+class Contradiction(NamedTuple):
+    """Outputs that differ in a steady property: one value of each kind."""
+
+    place: Place
+    thing: str
+    name: str
+    key: str
+    values: tuple[Value, ...]
+
+
+@question
+def parts(facts: Printed) -> Mapping[str, tuple[Part, ...]]:
+    """All parts by kind of thing, in the order of the input."""
+    where = places(facts)
+    readings: dict[tuple[str, Place, str], dict[int, dict[str, list[Value]]]] = {}
+    for output, source, line, kind, thing, name, key, text, number in (
+        facts["telemetry"]
+        .select("output", "source", "line", "kind", "thing", "name", "key", "text", "number")
+        .iter_rows()
+    ):
+        value = Value(text, number, kind, facts.evidence(source, line))
+        of_part = readings.setdefault((thing, where[output], name), {})
+        of_part.setdefault(output, {}).setdefault(key, []).append(value)
+    found: dict[str, list[Part]] = {}
+    for (thing, place, name), by_output in readings.items():
+        said = tuple({key: tuple(values) for key, values in one.items()} for one in by_output.values())
+        found.setdefault(thing, []).append(Part(place, thing, name, said))
+    if "gpu" in found:
+        found["gpu"] = list(_joined(found["gpu"]))
+    return {thing: tuple(some) for thing, some in found.items()}
+
+
+def of_kind(facts: Printed, thing: str) -> tuple[Part, ...]:
+    return parts(facts).get(thing, ())
+
+
+@question
+def contradictions(facts: Printed) -> tuple[Contradiction, ...]:
+    """What outputs disagree about though it does not change."""
+    found = []
+    for thing, some in parts(facts).items():
+        for part in some:
+            for key in dict.fromkeys(key for reading in part.readings for key in reading):
+                known = KEYS.get(thing, {}).get(key)
+                if known is None or not known.steady or part.value(key) is not None:
+                    continue
+                each = {_meaning(value): value for value in reversed(part.values(key))}
+                found.append(Contradiction(part.place, thing, part.name, key, tuple(reversed(each.values()))))
+    return tuple(found)
+
+
+def _meaning(value: Value) -> str | float:
+    return value.text.casefold() if value.number is None else value.number
+
+
+# Properties by which GPUs of different outputs are one: the name itself says which of them it is.
+_JOINS = ("bus_id", "index", *IDENTIFIERS)
+
+
+def _joined(gpus: list[Part]) -> Iterator[Part]:
+    """GPUs that any property in `_JOINS` makes one, under their bus id where it is known."""
+    groups: list[list[Part]] = []
+    for part in gpus:
+        mine = _marks(part)
+        same = [group for group in groups if any(mine & _marks(other) for other in group)]
+        merged = [other for group in same for other in group]
+        groups = [group for group in groups if group not in same]
+        groups.append([*merged, part])
+    for group in groups:
+        names = [part.name for part in group]
+        buses = [part.text("bus_id") for part in group if part.text("bus_id")]
+        name = next((name for name in [*names, *buses] if ":" in name), names[0])
+        yield Part(group[0].place, "gpu", name, tuple(reading for part in group for reading in part.readings))
+
+
+def _marks(part: Part) -> set[tuple[Place, str, str]]:
+    known = {("bus_id" if ":" in part.name else "index", part.name.removeprefix("gpu"))}
+    known |= {(key, value.text) for key in _JOINS for value in part.values(key)}
+    return {(part.place, key, text.casefold()) for key, text in known}

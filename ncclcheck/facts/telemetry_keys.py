@@ -1,0 +1,136 @@
+"""What tools can tell of the parts of a machine: the words of the fact table `telemetry`.
+
+A row says that the property `key` of the thing `name` of a kind `thing` has a value. Readers of all tools use the same
+words, so that what two tools say of one part can be joined and compared. Units stand in the key.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Key(NamedTuple):
+    """about: what the value means. steady: the same at every reading of a healthy machine, so that two tools that
+    differ contradict each other; clocks, counters and states are not."""
+
+    about: str
+    steady: bool = False
+
+
+# Keys that tell parts of different machines apart; no report shows their values.
+IDENTIFIERS = ("uuid", "guid")
+
+# Names of things. gpu: bus id ("0000:1b:00.0"), else "gpu0" by nvidia-smi's index. nvlink: the GPU's name, a blank and
+# the link's number. port: RDMA device and port ("mlx5_0/1"). gid: port and index ("mlx5_0/1/3"). netdev: "eth0".
+# pci: bus id. module: of the kernel. host: always "".
+KEYS: dict[str, dict[str, Key]] = {
+    "gpu": {
+        "index": Key("number that nvidia-smi gives it", True),
+        "bus_id": Key("PCI address, four digits of domain, lower case", True),
+        "uuid": Key("joins outputs; never shown"),
+        "model": Key("product name", True),
+        "pcie_gen": Key("generation of the link now: falls on an idle GPU"),
+        "pcie_gen_max": Key("highest generation of device and slot", True),
+        "pcie_lanes": Key("lanes of the link now"),
+        "pcie_lanes_max": Key("highest lanes of device and slot", True),
+        "utilization_pct": Key("share of time with a kernel running, in percent"),
+        "performance_state": Key("0 is the fastest"),
+        "idle": Key("yes or no: clocks are down for want of work"),
+        "virtualization": Key("none, pass-through, vgpu, host-vgpu or host-vsga", True),
+        "mig": Key("enabled or disabled"),
+        "mig_instances": Key("GPU instances that are listed"),
+        "persistence": Key("enabled or disabled"),
+        "ecc_uncorrected": Key("errors since the driver was loaded"),
+        "ecc_corrected": Key("errors since the driver was loaded"),
+        "remap_pending": Key("yes or no: a row of memory waits for a reset to be replaced"),
+        "remap_failed": Key("yes or no: no spare row was left"),
+        "retire_pending": Key("yes or no: a page of memory waits for a reboot to be retired"),
+        "hw_thermal_slowdown": Key("yes or no, now"),
+        "hw_power_brake": Key("yes or no, now"),
+        "sw_power_cap": Key("yes or no, now"),
+        "sw_thermal_slowdown": Key("yes or no, now"),
+        "recovery_action": Key("none, reset, reboot, drain-p2p or drain-and-reset"),
+        "lost": Key("yes: the driver cannot reach it"),
+        "xid": Key("number of an error of the driver"),
+        "fabric_state": Key("completed, in-progress, not-started or not-supported"),
+        "fabric_status": Key("success, or the error"),
+        "fabric_health": Key("what is unhealthy, in the tool's words; healthy"),
+        "fabric_cluster": Key("UUID of the NVLink domain; never shown"),
+        "fabric_clique": Key("number of the clique in the domain"),
+        "bar1_mib": Key("memory that others can reach over PCIe", True),
+        "diagnosis": Key("pass, fail, warn or skip, of a test of DCGM whose name stands in the text"),
+    },
+    "nvlink": {
+        "active": Key("yes or no"),
+        "rate_gbps": Key("raw rate of the link, one direction"),
+        "remote": Key("bus id of the peer", True),
+        "replay_errors": Key("counter"),
+        "recovery_errors": Key("counter"),
+        "crc_errors": Key("counter"),
+        "recovery_failed": Key("counter of recoveries that failed (NVLink 5)"),
+    },
+    "port": {
+        "state": Key("active, down, init or armed"),
+        "physical": Key("link-up, polling, disabled or as printed"),
+        "rate_gbit": Key("Gb/s"),
+        "link_layer": Key("infiniband or ethernet", True),
+        "guid": Key("joins outputs; never shown"),
+        "lid": Key("local id; 0 or 65535: none"),
+        "mtu": Key("active MTU in bytes"),
+        "mtu_max": Key("highest MTU in bytes", True),
+        "lanes": Key("lanes in use"),
+        "netdev": Key("its network interface", True),
+        "bus_id": Key("PCI address", True),
+        "adapter": Key("type of the adapter", True),
+        "firmware": Key("version of the adapter's firmware", True),
+        "switch": Key("name of the switch behind it (leaf)", True),
+    },
+    "gid": {
+        "address": Key("GID as printed"),
+        "ipv4": Key("its IPv4 address"),
+        "version": Key("v1 or v2 of RoCE"),
+        "netdev": Key("its network interface"),
+    },
+    "netdev": {
+        "rate_gbit": Key("Gb/s"),
+        "link": Key("yes or no: a carrier is there"),
+        "carrier_lost": Key("how often the link went away"),
+        "mtu": Key("bytes"),
+        "bus_id": Key("PCI address", True),
+    },
+    # counters of a port or of an interface: the name is that of the part, the key is the counter's
+    "counter": {},
+    "pci": {
+        "class": Key("bridge, gpu, nic, nvswitch or other", True),
+        "model": Key("product name", True),
+        "parent": Key("bus id of the bridge above", True),
+        "gts": Key("speed of the link now, GT/s per lane: falls on an idle GPU"),
+        "gts_max": Key("highest speed of the device, GT/s per lane", True),
+        "lanes": Key("lanes of the link now"),
+        "lanes_max": Key("highest lanes of the device", True),
+        "redirect": Key("yes or no: ACS sends requests or completions of peers upstream", True),
+        "limited_by": Key("bus id of the slower link above, as the kernel said at boot"),
+        "errors": Key("errors that the kernel reported of the link (AER)"),
+        "driver": Key("kernel driver in use", True),
+    },
+    "module": {"loaded": Key("yes or no", True)},
+    "host": {
+        "driver": Key("version of NVIDIA's driver", True),
+        "cuda": Key("highest version of CUDA that the driver supports", True),
+        "driver_mismatch": Key("yes: library and kernel module are of different versions"),
+        "hypervisor": Key("name of the hypervisor", True),
+        "sockets": Key("number of CPU sockets", True),
+        "numa_nodes": Key("NUMA nodes that have CPUs", True),
+        "iommu": Key("off, passthrough or translated", True),
+        "shm_mib": Key("size of /dev/shm"),
+        "memlock_kib": Key("limit of locked memory; inf: unlimited"),
+        "nofile": Key("limit of open files; inf: unlimited"),
+        "nproc": Key("limit of processes; inf: unlimited"),
+        "fabric_manager": Key("what the fabric manager says of its failure"),
+        "topology_failed": Key("yes: nvidia-smi could not print its matrix"),
+    },
+}  # fmt: skip
+
+
+def is_known(thing: str, key: str) -> bool:
+    return thing == "counter" or key in KEYS.get(thing, {})

@@ -1,0 +1,136 @@
+"""Finds the outputs of tools in a text: alone, one after the other, in a log, behind labels of launchers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ncclcheck.readers.decoding import numbered_lines, plain
+from ncclcheck.readers.finding import Piece
+from ncclcheck.readers.labels import parse_label
+from ncclcheck.readers.telemetry.kinds import STARTS, find_start
+from ncclcheck.readers.telemetry.reader import Reader
+
+_BEGINS = re.compile(STARTS.encode())
+
+# Lines of other text that may stand between two lines of one output.
+_PATIENCE = 200
+# Lines between a brace and the words that tell what it opens.
+_BRACE_REACH = 12
+# What a launcher may put before each line; a tool's own lines that look like it are those of an open output.
+_LABEL = re.compile(r"\[[^\]\s]{1,80}\](?:<std[a-z]+>)?:? ?|[\w.-]{1,80}(?::|(?: +\|)) ?", re.ASCII)
+# `user@node1:~$ ibstat`, `[root@node1 ~]# ibstat`
+_PROMPT = re.compile(r"[\w.-]+@([\w.-]+)[: ][^#$]{0,80}[#$] ")
+_RECORD = re.compile(r"NCCL (?:INFO|WARN|TRACE|ABORT) ")
+
+
+@dataclass
+class _Open:
+    reader: Reader
+    host: str | None
+    silence: int = 0
+
+
+class Outputs:
+    """The outputs of all inputs, one input after the other.
+
+    rows: of the fact table `telemetry`. kinds: by input, kinds of outputs. notes: by input, what could not be read.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.kinds: dict[int, set[str]] = {}
+        self.notes: dict[int, list[str]] = {}
+        self._source = -1
+        self._outputs = 0
+        self._open: dict[str, _Open] = {}
+        self._prompted: str | None = None
+        self._brace: list[tuple[int, str]] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """An output has begun, and may go on."""
+        return bool(self._open)
+
+    def look(self, piece: Piece) -> None:
+        """Pieces of an input come in order."""
+        if piece.source != self._source:
+            self.finish()
+            self._source = piece.source
+        block = plain(piece.block)
+        if not self._open and not _BEGINS.search(block):
+            return
+        for number, text in numbered_lines(block, piece.first_line):
+            self._read(number, text.rstrip("\r"))
+
+    def finish(self) -> None:
+        """The input has ended."""
+        for label in list(self._open):
+            self._close(label)
+        self._prompted, self._brace = None, []
+
+    def _read(self, number: int, text: str) -> None:
+        for label in self._labels_of(text):
+            current = self._open[label]
+            if current.reader.read(number, text[len(label) :]):
+                current.silence = 0
+                return
+        self._remember(number, text)
+        begun = find_start(text)
+        if begun is not None and not _RECORD.search(text, 0, begun[1]):
+            kind, start = begun
+            label = self._label(text[:start])
+            self._close(label)
+            reader = kind.open()
+            for earlier in self._brace if kind.brace else ():
+                reader.read(*earlier)
+            if reader.read(number, text[len(label) :]):
+                self._open[label] = _Open(reader, parse_label(label).host or self._prompted)
+                self.kinds.setdefault(self._source, set()).add(kind.name)
+                return
+        if self._open and text.strip():
+            self._wait()
+
+    def _labels_of(self, text: str) -> Iterator[str]:
+        """Labels of open outputs that this line may belong to, the longest first."""
+        found = _LABEL.match(text)
+        if found and found[0] in self._open:
+            yield found[0]
+        if "" in self._open:
+            yield ""
+
+    def _label(self, before: str) -> str:
+        found = _LABEL.match(before)
+        return found[0] if found and parse_label(found[0].rstrip() + " ") != (None, None) else ""
+
+    def _remember(self, number: int, text: str) -> None:
+        """The host of a prompt, and braces that may open a document."""
+        prompt = _PROMPT.search(text)
+        if prompt:
+            self._prompted = prompt[1]
+        if text.strip() in ("{", "["):
+            self._brace = [*self._brace, (number, text)] if len(self._brace) == 1 else [(number, text)]
+        elif self._brace:
+            self._brace.append((number, text))
+            if len(self._brace) > _BRACE_REACH:
+                self._brace = []
+
+    def _wait(self) -> None:
+        for label, one in list(self._open.items()):
+            one.silence += 1
+            if one.silence > _PATIENCE:
+                self._close(label)
+
+    def _close(self, label: str) -> None:
+        one = self._open.pop(label, None)
+        if one is None:
+            return
+        one.reader.close()
+        if one.reader.notes:
+            self.notes.setdefault(self._source, []).extend(one.reader.notes)
+        where = {"output": self._outputs, "source": self._source, "kind": one.reader.kind}
+        host = one.reader.host or one.host
+        self.rows += [{**where, "host": host, **told._asdict()} for told in one.reader.told]
+        self._outputs += 1

@@ -1,0 +1,96 @@
+"""What a reader of a tool's output is."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from ncclcheck.readers.automaton import Automaton
+
+TABLES = Path(__file__).with_name("tables")
+
+# Distinct lines whose reading is kept: outputs of many GPUs say the same things over and over.
+_MOST_KEPT = 50_000
+_LONGEST_LINE = 4_000
+
+
+class Told(NamedTuple):
+    """One value: a row of the fact table `telemetry`."""
+
+    line: int
+    thing: str
+    name: str
+    key: str
+    text: str
+    number: float | None = None
+
+
+class Reader:
+    """Reads one output of one tool. The engine makes a new one for each output, and offers it every line that may be
+    its own, without the label of a launcher. told: what it found. notes: what it could not read, as sentences."""
+
+    kind: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.told: list[Told] = []
+        self.notes: list[str] = []
+        self.host: str | None = None  # named by the output itself
+
+    def read(self, number: int, text: str) -> bool:
+        """Take a line. False: it is none of this output, which may go on behind it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The output has ended."""
+
+    def tell(self, line: int, thing: str, name: str, key: str, text: str, number: float | None = None) -> None:
+        self.told.append(Told(line, thing, name, key, text, number))
+
+
+Fields = dict[str, str]
+
+
+class LineReader(Reader):
+    """Reads line by line through the grammar `grammars/telemetry/<grammar>.lark`: an event `x` goes to `take_x`.
+
+    A `take_x(line, fields)` that returns False refuses the line. The grammar sees lines in which every run of blanks
+    has become one; `indent` is the number of columns before the first character.
+    """
+
+    grammar: ClassVar[str]
+    indent = 0
+
+    def read(self, number: int, text: str) -> bool:
+        parsed = language(self.grammar).parse(text)
+        if parsed is None:
+            return False
+        event, fields = parsed
+        stripped = text.lstrip()
+        self.indent = len(text[: len(text) - len(stripped)].expandtabs(8))
+        return getattr(self, f"take_{event}")(number, fields) is not False
+
+
+class Language:
+    """A grammar at work. What a line says is kept for the next one like it."""
+
+    def __init__(self, name: str) -> None:
+        self._automaton = Automaton(TABLES / f"{name}.json")
+        self._kept: dict[str, tuple[str, Fields] | None] = {}
+
+    def parse(self, text: str) -> tuple[str, Fields] | None:
+        """The event of a line and its fields as printed."""
+        text = " ".join(text[:_LONGEST_LINE].split())
+        try:
+            return self._kept[text]
+        except KeyError:
+            parsed = self._automaton.parse(text) if text else None
+        reading = parsed and (parsed[0], {field.name: field.text for field in parsed[1]})
+        if len(self._kept) < _MOST_KEPT:
+            self._kept[text] = reading
+        return reading
+
+
+@cache
+def language(name: str) -> Language:
+    return Language(name)
