@@ -28,7 +28,14 @@ class Kind(NamedTuple):
 
 
 KINDS = (
+    # nvidia-smi
+
+    # devices and ports of networks
     Kind("ibdev2netdev", r"\S+ port [0-9]+ ==> \S+ \((?:Up|Down)\)", ("ibdev2netdev", "Ibdev2netdev")),
+
+    # the machine: PCIe, kernel, limits
+
+    # NCCL's own tools, DCGM
 )  # fmt: skip
 
 # For Polars: is there anything to read here?
