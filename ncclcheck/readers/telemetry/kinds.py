@@ -32,6 +32,18 @@ KINDS = (
 
     # devices and ports of networks
     Kind("ibdev2netdev", r"\S+ port [0-9]+ ==> \S+ \((?:Up|Down)\)", ("ibdev2netdev", "Ibdev2netdev")),
+    Kind("ibstat", r"CA '[\w.-]+'", ("ibstat", "Ibstat")),
+    Kind("ibstatus", r"Infiniband device '[^']+' port [0-9]+ status:", ("ibstatus", "Ibstatus")),
+    Kind("ibv_devinfo", r"hca_id:\s", ("ibv_devinfo", "IbvDevinfo")),
+    Kind("rdma link", r"[\w.-]+/[0-9]+:? (?:subnet_prefix .*)?state [A-Z_]+ physical_state ", ("rdma", "RdmaLink")),
+    Kind("rdma statistic", r"link [\w.-]+/[0-9]+(?: [a-z]\w+ [0-9]+){3}", ("rdma", "RdmaStatistic")),
+    Kind("show_gids", r"DEV\s+PORT\s+INDEX\s+GID\s+IPv4\s+VER\s+DEV", ("show_gids", "ShowGids")),
+    Kind(
+        "sysfs infiniband",
+        r"/sys/class/infiniband/[\w.-]+/(?:ports/[0-9]+/|hca_type|fw_ver|board_id)",
+        ("sysfs_infiniband", "SysfsInfiniband"),
+    ),
+    Kind("fi_info", r"provider: efa", ("fi_info", "FiInfo")),
 
     # the machine: PCIe, kernel, limits
 
