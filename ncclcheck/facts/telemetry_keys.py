@@ -58,7 +58,8 @@ KEYS: dict[str, dict[str, Key]] = {
         "fabric_cluster": Key("UUID of the NVLink domain; never shown"),
         "fabric_clique": Key("number of the clique in the domain"),
         "bar1_mib": Key("memory that others can reach over PCIe", True),
-        "diagnosis": Key("pass, fail, warn or skip, of a test of DCGM whose name stands in the text"),
+        "diagnosis": Key("pass, fail, warn, skip, settings (it fails for settings alone) or unknown; a blank and the"
+                         " name of DCGM's test; then, if it says why, a colon and the words"),
     },
     "nvlink": {
         "active": Key("yes or no"),
@@ -113,6 +114,33 @@ KEYS: dict[str, dict[str, Key]] = {
         "errors": Key("errors that the kernel reported of the link (AER)"),
         "driver": Key("kernel driver in use", True),
     },
+    # told by NCCL's RAS. communicator: its hash, 16 digits, or "group 0" of a report's table. rank: the communicator's
+    # hash, a slash and its rank in it. process: address of its machine, a slash and its pid. job: always "".
+    "communicator": {
+        "count": Key("communicators in the group"),
+        "ranks": Key("ranks of each"),
+        "nodes": Key("machines of each"),
+        "ranks_per_node": Key("a number or a range"),
+        "status": Key("init, running, finalize, abort or nocomm: of the rank that is furthest"),
+        "errors": Key("ok, or some of mismatch, error and incomplete with commas"),
+        "missing_ranks": Key("ranks that gave no data"),
+        "launched": Key("operations that several of its ranks have launched; text: their kind, or any"),
+    },
+    "rank": {
+        "state": Key("dead, unresponsive or missing: it gave no data"),
+        "status": Key("init, running, finalize, abort or nocomm"),
+        "error": Key("initialization or asynchronous, a colon and the error"),
+        "launched": Key("operations that it has launched; text: their kind, or any"),
+        "process": Key("name of its process"),
+    },
+    "process": {
+        "state": Key("dead, unresponsive, or what the monitor saw of it (recovered, disconnected)"),
+        "gpus": Key("CUDA's numbers of its GPUs"),
+    },
+    "job": {
+        "dead_processes": Key("processes that RAS takes for dead"),
+        "ras_timeouts": Key("messages of RAS that came too late"),
+    },
     "module": {"loaded": Key("yes or no", True)},
     "host": {
         "driver": Key("version of NVIDIA's driver", True),
@@ -128,6 +156,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "nproc": Key("limit of processes; inf: unlimited"),
         "fabric_manager": Key("what the fabric manager says of its failure"),
         "topology_failed": Key("yes: nvidia-smi could not print its matrix"),
+        "diagnosis": Key("as that of a gpu, where DCGM names none"),
     },
 }  # fmt: skip
 

@@ -48,6 +48,13 @@ KINDS = (
     # the machine: PCIe, kernel, limits
 
     # NCCL's own tools, DCGM
+    Kind("nccl-ras", r"Communicators\.\.\.|Group +Comms +Nodes +Ranks|Nodes +Processes +GPUs|RAS Monitor Mode - "
+                     r"|[0-9]+ job process(?:es are| is) considered dead|Missing communicator data from [0-9]"
+                     r"|#[0-9]+-[0-9]+ \([0-9a-f]{8,16}\) [IEM]|\] (?:PEER|KEEPALIVE)_[A-Z_]+: Process [0-9]",
+         ("ras", "RasText")),
+    Kind("nccl-ras-json", r'"communicators_count"\s*:', ("ras", "RasJson"), brace=True),
+    Kind("nccl-ras-events", r'"group"\s*:\s*"(?:LIFECYCLE|TRACE)"', ("ras", "RasEvents"), brace=True),
+    Kind("dcgm-diag", r'"DCGM (?:GPU )?Diagnostic"', ("dcgm_diag", "DcgmDiag"), brace=True),
 )  # fmt: skip
 
 # For Polars: is there anything to read here?

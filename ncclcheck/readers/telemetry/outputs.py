@@ -84,8 +84,9 @@ class Outputs:
             label = self._label(text[:start])
             self._close(label)
             reader = kind.open()
-            for earlier in self._brace if kind.brace else ():
+            for earlier in self._brace[:-1] if kind.brace else ():
                 reader.read(*earlier)
+            self._brace = []
             if reader.read(number, text[len(label) :]):
                 self._open[label] = _Open(reader, parse_label(label).host or self._prompted)
                 self.kinds.setdefault(self._source, set()).add(kind.name)
