@@ -35,7 +35,7 @@ KINDS = (
     Kind("ibstat", r"CA '[\w.-]+'", ("ibstat", "Ibstat")),
     Kind("ibstatus", r"Infiniband device '[^']+' port [0-9]+ status:", ("ibstatus", "Ibstatus")),
     Kind("ibv_devinfo", r"hca_id:\s", ("ibv_devinfo", "IbvDevinfo")),
-    Kind("rdma link", r"[\w.-]+/[0-9]+:? (?:subnet_prefix .*)?state [A-Z_]+ physical_state ", ("rdma", "RdmaLink")),
+    Kind("rdma link", r"/[0-9]+:? (?:subnet_prefix .*)?state [A-Z_]+ physical_state ", ("rdma", "RdmaLink")),
     Kind("rdma statistic", r"link [\w.-]+/[0-9]+(?: [a-z]\w+ [0-9]+){3}", ("rdma", "RdmaStatistic")),
     Kind("show_gids", r"DEV\s+PORT\s+INDEX\s+GID\s+IPv4\s+VER\s+DEV", ("show_gids", "ShowGids")),
     Kind(
@@ -44,6 +44,10 @@ KINDS = (
         ("sysfs_infiniband", "SysfsInfiniband"),
     ),
     Kind("fi_info", r"provider: efa", ("fi_info", "FiInfo")),
+    Kind("ibnetdiscover", r"(?:Switch\s+[0-9]+\s+\"S-|Ca\s+[0-9]+\s+\"H-)[0-9a-f]", ("ibnetdiscover", "Ibnetdiscover")),
+    Kind("ethtool", r"Settings for [\w.@-]+:", ("ethtool", "Ethtool")),
+    Kind("ethtool -S", r"ethtool (?:-S|--statistics) [\w.@-]+|NIC statistics:", ("ethtool", "EthtoolStatistics")),
+    Kind("carrier", r": (?:[Ll]ost carrier|Link down)", ("carrier", "Carrier")),
 
     # the machine: PCIe, kernel, limits
 

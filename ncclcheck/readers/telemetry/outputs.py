@@ -20,7 +20,7 @@ _PATIENCE = 200
 # Lines between a brace and the words that tell what it opens.
 _BRACE_REACH = 12
 # What a launcher may put before each line; a tool's own lines that look like it are those of an open output.
-_LABEL = re.compile(r"\[[^\]\s]{1,80}\](?:<std[a-z]+>)?:? ?|[\w.-]{1,80}(?::|(?: +\|)) ?", re.ASCII)
+_LABEL = re.compile(r"\[[^\]\s]{1,80}\](?:<std[a-z]+>)?:? ?|[\w.-]{1,80}(?::(?!\d)|(?: +\|)) ?", re.ASCII)
 # `user@node1:~$ ibstat`, `[root@node1 ~]# ibstat`
 _PROMPT = re.compile(r"[\w.-]+@([\w.-]+)[: ][^#$]{0,80}[#$] ")
 _RECORD = re.compile(r"NCCL (?:INFO|WARN|TRACE|ABORT) ")
@@ -131,7 +131,12 @@ class Outputs:
         one.reader.close()
         if one.reader.notes:
             self.notes.setdefault(self._source, []).extend(one.reader.notes)
-        where = {"output": self._outputs, "source": self._source, "kind": one.reader.kind}
-        host = one.reader.host or one.host
-        self.rows += [{**where, "host": host, **told._asdict()} for told in one.reader.told]
-        self._outputs += 1
+        where = {"source": self._source, "kind": one.reader.kind}
+        machine = one.reader.host or one.host
+        numbers = {
+            host: self._outputs + n for n, host in enumerate(dict.fromkeys(told.host for told in one.reader.told))
+        }
+        for told in one.reader.told:  # what it tells of several machines counts as an output of each
+            row = {**where, **told._asdict(), "output": numbers[told.host], "host": told.host or machine}
+            self.rows.append(row)
+        self._outputs += max(1, len(numbers))

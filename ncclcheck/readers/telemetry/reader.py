@@ -16,7 +16,7 @@ _LONGEST_LINE = 4_000
 
 
 class Told(NamedTuple):
-    """One value: a row of the fact table `telemetry`."""
+    """One value: a row of the fact table `telemetry`. host: where one output tells of several machines."""
 
     line: int
     thing: str
@@ -24,6 +24,7 @@ class Told(NamedTuple):
     key: str
     text: str
     number: float | None = None
+    host: str | None = None
 
 
 class Reader:
@@ -44,8 +45,17 @@ class Reader:
     def close(self) -> None:
         """The output has ended."""
 
-    def tell(self, line: int, thing: str, name: str, key: str, text: str, number: float | None = None) -> None:
-        self.told.append(Told(line, thing, name, key, text, number))
+    def tell(
+        self,
+        line: int,
+        thing: str,
+        name: str,
+        key: str,
+        text: str,
+        number: float | None = None,
+        host: str | None = None,
+    ) -> None:
+        self.told.append(Told(line, thing, name, key, text, number, host))
 
 
 Fields = dict[str, str]

@@ -135,3 +135,57 @@ def test_sysfs_read_twice_is_two_outputs() -> None:
              if (row["name"], row["key"]) == ("mlx5_0/1", "out_of_sequence")]  # fmt: skip
     assert found == [(0, 40.0), (1, 911.0)]
     assert {row["text"] for row in rows if (row["name"], row["key"]) == ("mlx5_1/1", "physical")} == {"polling"}
+
+
+def test_ibnetdiscover_tells_the_switch_of_every_machines_port() -> None:
+    outputs = fixture("ibnetdiscover/rails.txt")
+    switches = {(row["host"], row["name"]): row["text"] for row in outputs.rows if row["key"] == "switch"}
+    assert switches == {
+        ("pine01", "mlx5_0/1"): "r0-leaf", ("pine01", "mlx5_3/1"): "r3-leaf", ("pine02", "mlx5_0/1"): "r0-leaf",
+        ("pine02", "mlx5_3/1"): "r3-leaf", ("pine03", "mlx5_0/1"): "r0-leaf",
+    }  # fmt: skip
+    rates = {(row["host"], row["name"]): row["number"] for row in outputs.rows if row["key"] == "rate_gbit"}
+    assert rates["pine02", "mlx5_3/1"] == 200 and rates["pine01", "mlx5_3/1"] == 400
+    assert len({row["output"] for row in outputs.rows}) == 3, "an output for each machine"
+    assert outputs.notes[0] == ["ibnetdiscover: 1 adapters do not say of which machine they are: no node description"]
+
+
+def test_ibnetdiscover_of_a_port_without_a_fabric_says_so() -> None:
+    outputs = fixture("ibnetdiscover/no-switch.txt")
+    assert outputs.rows == [] and "no port of a machine" in outputs.notes[0][0]
+
+
+def test_switches_of_a_chassis_and_of_one_description_are_told_apart() -> None:
+    outputs = fixture("ibnetdiscover/chassis-and-namesakes.txt")
+    switches = {row["host"]: row["text"] for row in outputs.rows if row["key"] == "switch"}
+    assert switches == {"oak1": "core1/L07", "oak2": "Quantum Mellanox Technologies",
+                        "oak3": "Quantum Mellanox Technologies #2"}  # fmt: skip
+    assert {row["number"] for row in outputs.rows if row["key"] == "rate_gbit"} == {200, 100}
+
+
+def test_ethtool_settings_of_several_interfaces() -> None:
+    told = values(fixture("ethtool/roce-port-and-one-without-carrier.txt"))
+    assert told == {("netdev", "ens6f0np0", "rate_gbit"): 200, ("netdev", "ens6f0np0", "link"): "yes",
+                    ("netdev", "ens7f0np0", "link"): "no"}  # fmt: skip
+
+
+def test_ethtool_counters_before_and_after() -> None:
+    outputs = fixture("ethtool -S/before-and-after.txt")
+    found = [(row["output"], row["number"]) for row in outputs.rows if row["key"] == "rx_discards_phy"]
+    assert found == [(0, 3.0), (1, 815.0)]
+    assert {row["name"] for row in outputs.rows} == {"ens6f0np0"}
+    assert not {"rx0_packets", "ch0_events"} & {row["key"] for row in outputs.rows}
+
+
+def test_ethtool_counters_of_no_named_interface_are_told_as_unread() -> None:
+    outputs = fixture("ethtool -S/of-no-one.txt")
+    assert outputs.rows == [] and "7 counters of an interface that no line names" in outputs.notes[0][0]
+
+
+def test_carriers_of_two_machines_in_one_log() -> None:
+    rows = fixture("carrier/networkd-and-kernel.txt").rows
+    lost = [(row["host"], row["name"], row["number"]) for row in rows if row["key"] == "carrier_lost"]
+    assert lost == [("elm-31", "ibp41s0", 1), ("elm-31", "ibp41s0", 2), ("elm-32", "ens6f0np0", 1)]
+    links = [(row["name"], row["text"]) for row in rows if row["key"] == "link"]
+    assert links == [("ibp41s0", "no"), ("ibp41s0", "yes"), ("ibp41s0", "no"), ("ens6f0np0", "no"),
+                     ("ens6f0np0", "yes")]  # fmt: skip
