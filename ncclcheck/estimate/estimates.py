@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Changes = Mapping[str, object]
 """Fields of Config that are put on a job; a tuple stands for "one of these"."""
 
+ASSUMED = "assumed"  # the origin of an input that nothing proves
 MEASURED = "measured"  # what a number is based on, or what binds it, where nothing is modelled
 
 
@@ -72,6 +73,11 @@ class Expected:
     basis: str
     formula: str
     inputs: Mapping[str, str]
+
+    @property
+    def assumed(self) -> frozenset[str]:
+        """Names of inputs that nothing proves."""
+        return frozenset(name for name, text in self.inputs.items() if text.endswith(f"({ASSUMED})"))
 
 
 class Cost(NamedTuple):

@@ -143,8 +143,25 @@ class Estimator:
             inputs,
         )
 
-    def expect_of(self, measured: Measured) -> Expected | None:
-        """What the model has for the situation of a measurement: its collective, ranks and nodes."""
+    def expect_of(self, measured: Measured, changes: Changes | None = None) -> Expected | None:
+        """What the model has for the situation of a measurement (its collective, ranks and nodes) with the changes put
+        on it. None: see `why_not`."""
+        situation = self._situation(measured)
+        return None if situation is None else self.expect({**situation, **(changes or {})})
+
+    def against(self, measured: Measured) -> Estimate | None:
+        """What the model has for the situation of a measurement (healthy) against the measurement. None: see
+        `why_not`."""
+        situation = self._situation(measured)
+        found, pairs, _ = self._pairs(situation or {}, situation or {})
+        if situation is None or not pairs:
+            return None
+        inputs, _ = inputs_of(found, pairs, situation, situation, self.model)
+        point = Range(measured.least, measured.busbw, measured.most)
+        return self._estimate([_measured(pair, point, measured.where) for pair in pairs], MEASURED, inputs)
+
+    def _situation(self, measured: Measured) -> Changes | None:
+        """Collective, nodes and ranks of a measurement, to be put on the job. None: see `why_not`."""
         self._why_not = None
         changes: dict[str, object] = {"collective": measured.collective}
         nodes, ranks = measured.nodes, measured.ranks
@@ -154,7 +171,7 @@ class Estimator:
             self._why_not = "the table does not tell on how many nodes it was measured"
         if measured.collective not in COLLECTIVES:
             self._why_not = f"the model has no number for {measured.collective}"
-        return None if self._why_not else self.expect(changes)
+        return None if self._why_not else changes
 
     def step(self) -> StepEstimate | None:
         """The training step, or the calls that the log saw, on the job as it is. None: see `why_no_step`."""
