@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 LOOKED_FOR = (
     "nothing to judge here; looked for lines of NCCL ('NCCL INFO', 'NCCL WARN', 'NCCL version'), for last words of"
-    " processes and launchers, for the output of 'nvidia-smi topo -m' and for NCCL's topology files; run the job with"
-    " NCCL_DEBUG=INFO"
+    " processes and launchers, for outputs of tools (nvidia-smi, ibstat, lspci, dmesg, DCGM, ...) and for topology"
+    " files; run the job with NCCL_DEBUG=INFO"
 )
 
 
@@ -154,6 +154,8 @@ def run_check(
         step=step,
         no_step_because=None if step else estimator.why_no_step,
         site=estimator.model.site,
+        nearness=facts.nearness,
+        contradictions=facts.contradictions,
     )
     telling = {row.path for row in inputs if row.kinds or row.recognised}
     trouble = judge_inputs(expansion.sources, telling)

@@ -8,6 +8,8 @@ from ncclcheck.estimate.estimates import Expected
 from ncclcheck.estimate.training.step import StepEstimate
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.measured import Measured
+from ncclcheck.facts.nearness import Nearness
+from ncclcheck.facts.parts import Contradiction
 from ncclcheck.facts.picture import JobPicture
 from ncclcheck.rules.model import Finding
 
@@ -62,6 +64,7 @@ class Report:
     site: constants that are a site's own, for people; "" where none is.
     step: a training step of the job as it is, or the calls that the log saw; no_step_because: where options describe a
     step and it has no numbers.
+    nearness: NICs and NVLinks of GPUs by tables of paths. contradictions: what outputs of tools disagree about.
     """
 
     version: str
@@ -74,3 +77,5 @@ class Report:
     step: StepEstimate | None = None
     no_step_because: str | None = None
     site: str = ""
+    nearness: tuple[Nearness, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()

@@ -20,6 +20,8 @@ from ncclcheck.facts.drawing import picture_of
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.measurements import plateaus
+from ncclcheck.facts.nearness import Nearness, nearness
+from ncclcheck.facts.parts import Contradiction, contradictions
 from ncclcheck.facts.picture import JobPicture
 from ncclcheck.facts.presence import Absent, Visibility
 from ncclcheck.facts.printed import MAX_EVIDENCE
@@ -153,6 +155,16 @@ class Facts(Traffic):
     def picture(self) -> JobPicture:
         """What NCCL decided, for the head of a report."""
         return picture_of(self)
+
+    @property
+    def nearness(self) -> tuple[Nearness, ...]:
+        """NICs and NVLinks of GPUs, table by table."""
+        return nearness(self)
+
+    @property
+    def contradictions(self) -> tuple[Contradiction, ...]:
+        """What outputs of tools disagree about though it does not change."""
+        return contradictions(self)
 
     @property
     def measured(self) -> tuple[Measured, ...]:

@@ -9,6 +9,7 @@ from ncclcheck.estimate.quantities import size_text, with_range
 from ncclcheck.facts.measured import binary_size
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
 from ncclcheck.report.hosts import fold
+from ncclcheck.report.machines import write_machines
 from ncclcheck.report.numbers import counted
 from ncclcheck.report.page import Page
 from ncclcheck.report.step import write_step
@@ -32,6 +33,7 @@ def write_job(page: Page, report: Report, verbose: bool, explain: bool) -> None:
     if not facts:
         page.labelled("job", "nothing in the input tells of one", indent=0)
         _write_measurements(page, report.measurements, job, verbose)
+        write_machines(page, report.nearness, report.contradictions, verbose)
         return
     page.labelled("job", ("; ".join(facts), "bold"), indent=0)
     if job.communicators:
@@ -47,6 +49,7 @@ def write_job(page: Page, report: Report, verbose: bool, explain: bool) -> None:
         _write_kind(page, kind, verbose)
     if len(kinds) < len(job.kinds):
         page.line(f"{len(job.kinds) - len(kinds)} more kinds of machine (-v shows them)", indent=7)
+    write_machines(page, report.nearness, report.contradictions, verbose)
 
 
 def _write_measurements(page: Page, measurements: Sequence[Measurement], job: JobPicture, verbose: bool) -> None:

@@ -14,6 +14,8 @@ from ncclcheck.estimate.training.money import Loss
 from ncclcheck.estimate.training.step import StepEstimate
 from ncclcheck.estimate.training.step_time import Timing
 from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.nearness import Nearness
+from ncclcheck.facts.parts import Contradiction
 from ncclcheck.report.coverage import statistics
 from ncclcheck.report.escape import json_without_commands
 from ncclcheck.report.style import Style
@@ -38,6 +40,8 @@ def as_document(report: Report) -> dict[str, Any]:
         "job": asdict(report.job),
         "site": report.site or None,
         "measurements": [_measurement(one) for one in report.measurements],
+        "paths": [_nearness(one) for one in report.nearness],
+        "contradictions": [_contradiction(one) for one in report.contradictions],
         "rules": [
             {"code": rule.code, "name": rule.name, "verdict": rule.verdict, "needs": list(rule.needs)}
             for rule in report.rules
@@ -46,6 +50,34 @@ def as_document(report: Report) -> dict[str, Any]:
         "unexplained_warnings": None if report.unexplained is None else _warnings(report.unexplained),
         "step": None if report.step is None else _step(report.step),
         "no_step_because": report.no_step_because,
+    }
+
+
+def _nearness(one: Nearness) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "gpus": [
+            {"gpu": seat.gpu, "nics": list(seat.nics), "path": seat.path or None, "nvlinks": seat.links}
+            for seat in one.seats
+        ],
+        "rails": list(one.rails),
+        "other_nics": list(one.others),
+        "sharing": one.sharing or None,
+        "path": one.evidence.path,
+        "line": one.evidence.line,
+    }
+
+
+def _contradiction(one: Contradiction) -> dict[str, Any]:
+    return {
+        "host": one.place.machine or None,
+        "thing": one.thing,
+        "name": one.name,
+        "key": one.key,
+        "values": [
+            {"value": value.text, "kind": value.kind, "path": value.evidence.path, "line": value.evidence.line}
+            for value in one.values
+        ],
     }
 
 

@@ -18,8 +18,8 @@ RANGE = ["low", "expected", "high"]
 def test_the_keys_are_a_contract() -> None:
     document = json.loads(render("json", REPORT, Style()))
     assert list(document) == [
-        "schema", "version", "inputs", "job", "site", "measurements", "rules", "findings", "unexplained_warnings",
-        "step", "no_step_because",
+        "schema", "version", "inputs", "job", "site", "measurements", "paths", "contradictions", "rules", "findings",
+        "unexplained_warnings", "step", "no_step_because",
     ]  # fmt: skip
     assert document["schema"] == "ncclcheck-report/1"
     assert document["inputs"] == [
