@@ -129,8 +129,7 @@ def _switched_off(facts: Printed) -> bool:
 
 def _other_hardware(facts: Printed) -> bool:
     """Cards that are not sold so, x86 hosts, more GPUs than a machine of such a domain has."""
-    names = facts["gpu_names"].get_column("name").drop_nulls().unique().to_list()
-    if names and not any(_IN_DOMAINS.search(name) for name in names):
+    if facts.gpu_names and not any(_IN_DOMAINS.search(name) for name in facts.gpu_names):
         return True
     arch = facts["topology"].get_column("arch").drop_nulls().unique().to_list()
     if arch and 3 not in arch:  # 3: ARM

@@ -46,11 +46,6 @@ class Facts(Traffic):
         return failed_completions(self.tables, self.machine_table, self.evidence)
 
     @cached_property
-    def gpu_names(self) -> tuple[str, ...]:
-        """GPU models that the input prints by name."""
-        return tuple(self["gpu_names"].get_column("name").drop_nulls().unique().sort().to_list())
-
-    @cached_property
     def nvlink(self) -> Answer:
         """Do GPUs of one node talk over NVLink?"""
         return hardware.nvlink(self)

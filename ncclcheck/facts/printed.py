@@ -80,6 +80,13 @@ class Printed:
     def is_rccl(self) -> bool:
         return bool(self["versions"].select(pl.col("hip").fill_null(False).any()).item())
 
+    @cached_property
+    def gpu_names(self) -> tuple[str, ...]:
+        """GPU models that the input prints by name, nvidia-smi and other tools among those that print."""
+        told = self["telemetry"].filter((pl.col("thing") == "gpu") & (pl.col("key") == "model")).get_column("text")
+        names = pl.concat([self["gpu_names"].get_column("name"), told.rename("name")])
+        return tuple(names.drop_nulls().unique().sort().to_list())
+
     def settings(self, name: str) -> tuple[Seen, ...]:
         """Values in force of one variable, each with the machines that print it. Empty: not printed, which before
         2.16.5 (and without ENV in the subsystems) does not mean unset. What scripts set is in `facts.settings`."""

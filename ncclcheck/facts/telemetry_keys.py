@@ -17,8 +17,10 @@ class Key(NamedTuple):
     steady: bool = False
 
 
-# Keys that tell parts of different machines apart; no report shows their values.
+# Keys that tell parts of different machines apart.
 IDENTIFIERS = ("uuid", "guid")
+# Keys whose values are never shown.
+HIDDEN = (*IDENTIFIERS, "fabric_cluster")
 
 # Names of things. gpu: bus id ("0000:1b:00.0"), else "gpu0" by nvidia-smi's index. nvlink: the GPU's name, a blank and
 # the link's number. port: RDMA device and port ("mlx5_0/1"). gid: port and index ("mlx5_0/1/3"). netdev: "eth0".

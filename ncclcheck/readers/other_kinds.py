@@ -33,7 +33,7 @@ _DEVICE_NAMES = (re.compile(rb"#\s+Rank\s+\d"), re.compile(rb"GPU \d+: "))
 # What begins a topology file or a piece of one.
 _XML = re.compile(rb"<(?:system|graphs|(?:cpu|pci|gpu|graph) )")
 # What begins the output of a tool.
-_OUTPUT = re.compile(STARTS.encode())
+_OUTPUT = re.compile(STARTS.encode(), re.M)
 # A command this near the end of a block may print its table into the next one.
 _END_BYTES = 8192
 # Lines kept of each setting that scripts repeat.

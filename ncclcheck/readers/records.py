@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ncclcheck.facts.telemetry_keys import IDENTIFIERS
+from ncclcheck.facts.telemetry_keys import HIDDEN
 from ncclcheck.readers.events import Blocks, Events, read_events
 from ncclcheck.readers.finding import AROUND
 from ncclcheck.readers.other_kinds import OtherKinds
@@ -82,7 +82,7 @@ def _other_rows(tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, int, 
             if key in frame.columns and part in tables:
                 frame = frame.join(tables[part].select(key, "source"), on=key, how="left", maintain_order="left")
         if name == "telemetry":
-            frame = frame.filter(~pl.col("key").is_in(list(IDENTIFIERS)))
+            frame = frame.filter(~pl.col("key").is_in(list(HIDDEN)))
         for row in frame.iter_rows(named=True):
             fields = {name: value for name, value in row.items() if name not in _PLACE and value not in (None, [])}
             if kind and row.get("kind"):

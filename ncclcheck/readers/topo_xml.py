@@ -1,9 +1,8 @@
 """Reads NCCL's topology files and graph files (XML) out of a text.
 
 A file may stand anywhere: alone, in a log, behind a launcher's label, cut at either end, over several blocks of an
-input. This module decides which lines belong to a document; expat reads them. Each document is read inside an element
-of our own, so that fragments without a root are well-formed and nothing can be declared: there are no entities to
-expand and no file to fetch. What comes before an error or a cut is kept and marked as incomplete.
+input. This module decides which lines belong to a document; `XmlLines` reads them. What comes before an error or a cut
+is kept and marked as incomplete.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from xml.parsers import expat
+
+from ncclcheck.readers.xml_lines import XmlLines
 
 _ROOTS = {"system": "topo-xml", "graphs": "graph-xml"}
 # Pasted pieces begin below the root; an attribute that only NCCL writes tells them from other XML.
@@ -23,14 +23,10 @@ _START = re.compile(
 
 # Largest documents known: 72 GPUs of one NVLink domain, some thousand elements. Twenty times that is no topology.
 _MOST_NODES = 50_000
-_DEEPEST = 40
-_MOST_CHARACTERS = 16 << 20
 _LONGEST_VALUE = 4096
 # Lines of other text that may stand between two lines of one document.
 _PATIENCE = 200
 
-# NCCL takes any comment; XML forbids two dashes inside.
-_COMMENT = re.compile(r"<!--.*?-->")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)?\s+(?:std(?:out|err) [FP] )?")
 _RECORD = re.compile(r"NCCL (?:INFO|WARN|TRACE|ABORT) ")
@@ -139,41 +135,21 @@ class _Open:
         self._root = root
         self._whole: set[int] = set()
         self._path: list[int] = []
-        self._numbers: list[int] = []
-        self._characters = 0
-        self._broken = False
-        self._parser = expat.ParserCreate()
-        self._parser.StartElementHandler = self._begin
-        self._parser.EndElementHandler = self._end
-        self._parser.Parse("<document>\n")
+        self._xml = XmlLines(_MOST_NODES, self._begin, self._end)
 
     def read(self, number: int, text: str) -> None:
-        self._characters += len(text)
-        if self._broken or self._characters > _MOST_CHARACTERS:
-            self._broken = True
-            self.ended = f"</{self._root}>" in text
-            return
-        self._numbers.append(number)
-        text = _COMMENT.sub("", text) if "<!--" in text else text
-        try:
-            self._parser.Parse(text + "\n")
-        except (expat.ExpatError, _TooLargeError, UnicodeError):
+        self._xml.feed(number, text)
+        if self._xml.broken:
             # the line that closes the root may be the one that does not fit; what follows it is no longer ours
-            self._broken = True
             self.ended = self.ended or f"</{self._root}>" in text
 
-    def _begin(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "document" and not self._numbers:
-            return
-        if len(self.nodes) >= _MOST_NODES or len(self._path) >= _DEEPEST:
-            raise _TooLargeError
-        line = self._numbers[min(self._parser.CurrentLineNumber - 2, len(self._numbers) - 1)]
+    def _begin(self, line: int, tag: str, attributes: dict[str, str]) -> None:
         parent = self._path[-1] if self._path else None
         self._path.append(len(self.nodes))
         kept = {name: value.strip() for name, value in attributes.items() if len(value) <= _LONGEST_VALUE}
         self.nodes.append((line, tag, parent, kept))
 
-    def _end(self, tag: str) -> None:
+    def _end(self, tag: str, text: str) -> None:
         if self._path:
             self._whole.add(self._path.pop())
             self.ended = not self._path and tag in _ROOTS
@@ -184,9 +160,5 @@ class _Open:
         rccl = root.attributes.get("version") == "2" or any(
             node.tag == "xgmi" or "gcn" in node.attributes for node in nodes
         )
-        complete = self.ended and not self._broken and root.tag in _ROOTS
+        complete = self.ended and not self._xml.broken and root.tag in _ROOTS
         return Document(self.kind, self.line, nodes, complete, rccl)
-
-
-class _TooLargeError(Exception):
-    """More elements or deeper ones than any machine has."""

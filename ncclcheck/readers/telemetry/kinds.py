@@ -27,8 +27,41 @@ class Kind(NamedTuple):
         return reader()
 
 
+_BUS = r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]"
+_PRODUCT = r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|[ABHLTV][0-9]{1,4})[^,:()]{0,60}"
+# Fields of `nvidia-smi --query-gpu` that people ask for.
+_FIELD = (
+    r"(?:index|name|uuid|serial|count|pstate|timestamp|driver_version|gpu_(?:name|uuid|bus_id|recovery_action)|compute_\w+"
+    r"|persistence_mode|vbios_version|(?:pcie?|clocks|clocks_\w+|ecc|mig|memory|utilization|temperature|power"
+    r"|retired_pages|remapped_rows|fabric|reset_status)\.[\w.]+)"
+)
+
 KINDS = (
     # nvidia-smi
+    Kind("nvidia-smi-xml", r"<nvidia_smi_log>", ("nvidia_smi_xml", "NvidiaSmiXml")),
+    Kind("nvidia-smi-q", rf"==NVSMI LOG==|GPU {_BUS}\s*$", ("nvidia_smi_q", "NvidiaSmiQ")),
+    Kind(
+        "nvidia-smi-nvlink", rf"GPU [0-9]+: {_PRODUCT} \(UUID: GPU-|GPU [0-9]+: {_PRODUCT}\s*$",
+        ("nvidia_smi_nvlink", "NvidiaSmiNvlink"),
+    ),
+    Kind(
+        "nvidia-smi-csv",
+        rf"{_FIELD}(?: \[[A-Za-z/%]+\])?, ?{_FIELD}|(?:^|, ?){_BUS}, |{_PRODUCT}, [0-9.]+ (?:MiB|W|%)",
+        ("nvidia_smi_csv", "NvidiaSmiCsv"),
+    ),
+    Kind("nvidia-smi-pmon", r"#\s*(?:(?:Date|Time)\s+)*gpu\s+pid\s+type\s", ("nvidia_smi_mon", "Pmon")),
+    Kind(
+        "nvidia-smi-dmon",
+        r"#\s*(?:(?:Date|Time)\s+)*gpu\s+(?:pwr|gtemp|sm|mclk|pclk|pviol|tviol|fb|bar1|sbecc|dbecc|rxpci|txpci)\b",
+        ("nvidia_smi_mon", "Dmon"),
+    ),
+    Kind("nvidia-smi-table", r"\| NVIDIA-SMI [0-9]", ("nvidia_smi_table", "NvidiaSmiTable")),
+    Kind(
+        "nvidia-smi-says",
+        r"Unable to determine the device handle for GPU|Failed to initialize NVML: Driver/library"
+        r"|Failed to run topology matrix|NVIDIA-SMI version +:",
+        ("nvidia_smi_says", "NvidiaSmiSays"),
+    ),
 
     # devices and ports of networks
     Kind("ibdev2netdev", r"\S+ port [0-9]+ ==> \S+ \((?:Up|Down)\)", ("ibdev2netdev", "Ibdev2netdev")),

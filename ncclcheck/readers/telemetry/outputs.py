@@ -13,7 +13,7 @@ from ncclcheck.readers.labels import parse_label
 from ncclcheck.readers.telemetry.kinds import STARTS, find_start
 from ncclcheck.readers.telemetry.reader import Reader
 
-_BEGINS = re.compile(STARTS.encode())
+_BEGINS = re.compile(STARTS.encode(), re.M)
 
 # Lines of other text that may stand between two lines of one output.
 _PATIENCE = 200
