@@ -80,9 +80,29 @@ KINDS = (
     Kind("ibnetdiscover", r"(?:Switch\s+[0-9]+\s+\"S-|Ca\s+[0-9]+\s+\"H-)[0-9a-f]", ("ibnetdiscover", "Ibnetdiscover")),
     Kind("ethtool", r"Settings for [\w.@-]+:", ("ethtool", "Ethtool")),
     Kind("ethtool -S", r"ethtool (?:-S|--statistics) [\w.@-]+|NIC statistics:", ("ethtool", "EthtoolStatistics")),
-    Kind("carrier", r": (?:[Ll]ost carrier|Link down)", ("carrier", "Carrier")),
 
     # the machine: PCIe, kernel, limits
+    Kind("lspci",
+         r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] (?:(?:[A-Z]|3D)[\w ]+(?: \[[0-9a-f]{4}\])?|[0-9a-f]{4}): "
+         r"|Lnk(?:Sta|Cap):\s.*Speed", ("lspci", "Lspci")),
+    Kind("lspci-tree", r"-\[(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-[+-]-", ("lspci_tree", "LspciTree")),
+    Kind("kernel-log",
+         r"NVRM: (?:Xid \(|GPU at PCI:|API mismatch|loading NVIDIA|GPU [0-9a-f])|SXid \(PCI:"
+         r"|Gb/s available PCIe bandwidth|PCIe Bus Error: severity=|Port module event: |health compromised"
+         r"|Detected insufficient power on the|DMAR: |AMD-Vi: |iommu: Default domain type: |Hypervisor detected: "
+         r"|[Cc]ommand line: BOOT_IMAGE=|(?:nvidia[-_]peermem|nv_peer_mem): |nvidia-peermem nv_"
+         r"|: (?:[Ll]ost carrier|Link down|enabling device \()", ("kernel_log", "KernelLog")),
+    Kind("cmdline", r"BOOT_IMAGE=\S+ .*(?:root|ro|quiet|iommu)", ("cmdline", "Cmdline")),
+    Kind("lsmod", r"Module +Size +Used by|(?:nvidia|nv_peer|gdrdrv|ib_|mlx5_)\w* +[0-9]{4,12} +[0-9]",
+         ("lsmod", "Lsmod")),
+    Kind("df", r"Filesystem +(?:Type +)?(?:Size|[0-9]+[KMG]?-blocks) +Used|% +/dev/shm", ("df", "Df")),
+    Kind("limits",
+         r"\((?:[a-z ]+, )?-[lnucd]\) +(?:[0-9]|unlimited)|-l: locked-in-memory size"
+         r"|Max (?:locked memory|open files|processes|cpu time) +(?:[0-9]|unlimited)", ("limits", "Limits")),
+    Kind("numactl", r"available: [0-9]+ nodes \(", ("numa", "Numactl")),
+    Kind("lscpu", r"(?:Socket|NUMA node|CPU op-mode)\(s\): |Hypervisor vendor: ", ("numa", "Lscpu")),
+    Kind("fabric-manager", r"\[[A-Z][a-z]{2} [0-9]{1,2} [0-9]{4} [0-9:]{8}\] \[[A-Z]+\] \[tid [0-9]+\]",
+         ("fabric_manager", "FabricManager")),
 
     # NCCL's own tools, DCGM
     Kind("nccl-ras", r"Communicators\.\.\.|Group +Comms +Nodes +Ranks|Nodes +Processes +GPUs|RAS Monitor Mode - "

@@ -183,7 +183,7 @@ def test_ethtool_counters_of_no_named_interface_are_told_as_unread() -> None:
 
 
 def test_carriers_of_two_machines_in_one_log() -> None:
-    rows = fixture("carrier/networkd-and-kernel.txt").rows
+    rows = fixture("kernel-log/networkd-and-kernel.txt").rows
     lost = [(row["host"], row["name"], row["number"]) for row in rows if row["key"] == "carrier_lost"]
     assert lost == [("elm-31", "ibp41s0", 1), ("elm-31", "ibp41s0", 2), ("elm-32", "ens6f0np0", 1)]
     links = [(row["name"], row["text"]) for row in rows if row["key"] == "link"]
