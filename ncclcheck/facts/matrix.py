@@ -21,9 +21,11 @@ _RDMA = ("mlx", "bnxt_re", "hfi1", "rdmap", "irdma", "ionic", "qedr", "efa", "ro
 
 
 class Matrix(NamedTuple):
-    """One matrix. kind: "topo" or "p2p-...". path: class between two devices, both ways round where the table has it.
+    """One matrix.
 
-    links: NVLinks between two GPUs. nic_names: RDMA device behind a NIC column, where a legend tells.
+    kind: "topo" or "p2p-...". path: class between two devices, both ways round where the table has it. links: NVLinks
+    between two GPUs. nic_names: RDMA device behind a NIC column, where a legend tells. damaged: characters or rows are
+    lost, so that what is left may be told wrong.
     """
 
     kind: str
@@ -37,6 +39,7 @@ class Matrix(NamedTuple):
     cpu_affinity: Mapping[str, str]
     numa_affinity: Mapping[str, str]
     lines: Mapping[str, Evidence]
+    damaged: bool = False
 
     def between(self, a: str, b: str) -> str | None:
         """Class of the path between two devices, None where neither cell was readable."""
@@ -101,6 +104,7 @@ def matrices(tables: Mapping[str, pl.DataFrame], paths: tuple[str, ...]) -> tupl
                 cpu_affinity={d["name"]: d["cpu_affinity"] for d in mine if d["cpu_affinity"]},
                 numa_affinity={d["name"]: d["numa_affinity"] for d in mine if d["numa_affinity"]},
                 lines={d["name"]: Evidence(paths[row["source"]], d["line"], "") for d in mine},
+                damaged=bool(row["damaged"]),
             )
         )  # fmt: skip
     return tuple(found)

@@ -155,7 +155,7 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
     # nvidia-smi matrices: kind topo, p2p-read, ...; block numbers the matrices of the reading
     "matrices": {
         "block": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "complete": pl.Boolean,
-        "nvlink_hidden": pl.Boolean,
+        "damaged": pl.Boolean, "nvlink_hidden": pl.Boolean,
     },
     "matrix_devices": {
         "block": pl.UInt32, "line": pl.UInt32, "name": pl.String, "kind": pl.String, "rdma_name": pl.String,

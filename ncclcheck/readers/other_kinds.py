@@ -36,6 +36,8 @@ _XML = re.compile(rb"<(?:system|graphs|(?:cpu|pci|gpu|graph) )")
 _OUTPUT = re.compile(STARTS.encode(), re.M)
 # A command this near the end of a block may print its table into the next one.
 _END_BYTES = 8192
+# What is told of the damage of one matrix.
+_PROBLEMS_SAID = 3
 # Lines kept of each setting that scripts repeat.
 _LINES_KEPT = 4
 
@@ -146,6 +148,8 @@ class OtherKinds:
             for matrix in self._matrix_reader.finish():
                 self._matrices.append((self._source, matrix))
                 self._note("topo-matrix")
+                if matrix.problems:
+                    self._say({self._source: _odd(matrix)})
         if self._xml_reader is not None:
             for document in self._xml_reader.finish():
                 self._documents.append((self._source, document))
@@ -208,12 +212,19 @@ class OtherKinds:
         return tables
 
 
+def _odd(matrix: Matrix) -> list[str]:
+    """What is odd in a matrix, in one sentence."""
+    said = "; ".join(matrix.problems[:_PROBLEMS_SAID])
+    more = len(matrix.problems) - _PROBLEMS_SAID
+    return [f"the matrix at line {matrix.first_line} is damaged: {said}{f'; and {more} more' if more > 0 else ''}"]
+
+
 def _matrix_tables(found: Sequence[tuple[int, Matrix]]) -> dict[str, pl.DataFrame]:
     matrices, devices, cells = [], [], []
     for block, (source, matrix) in enumerate(found):
         matrices.append(
             {"block": block, "source": source, "line": matrix.first_line, "kind": matrix.kind,
-             "complete": matrix.complete, "nvlink_hidden": matrix.nvlink_hidden}
+             "complete": matrix.complete, "damaged": bool(matrix.problems), "nvlink_hidden": matrix.nvlink_hidden}
         )  # fmt: skip
         for device in matrix.devices:
             devices.append(

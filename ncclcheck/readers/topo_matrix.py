@@ -547,12 +547,14 @@ class _Assembler:
         return Device(name, "nic", self._block.nic_names.get(name, own_name), line)
 
     def _say_missing(self, devices: Sequence[Device], absent: Sequence[tuple[str, str]]) -> None:
+        """Rows that are cut off take nothing away where the others have their cells."""
+        if not absent:
+            return
         present = {row.label for row in self._rows}
         without = [device.name for device in devices if device.name not in present]
         if without:
             self._say(self._block.last_line, f"no rows for {_some(without)}")
-        if absent:
-            self._say(self._block.last_line, f"not known from any row: {_some([f'({a}, {b})' for a, b in absent])}")
+        self._say(self._block.last_line, f"not known from any row: {_some([f'({a}, {b})' for a, b in absent])}")
 
     def _kind(self) -> str:
         p2p = sorted(cell.raw for cell in self._cells.values() if cell.text in _P2P_TEXTS)

@@ -238,7 +238,7 @@ def _uneven(
     healthy, actual = {**several, "nics": len(matrix.gpus)}, {**several, **change, "crossing_share": share}
     return RULE.finding(
         severity=Severity.WARNING,
-        confidence=Confidence.HIGH,
+        confidence=Confidence.MEDIUM if matrix.damaged else Confidence.HIGH,
         message=f"GPUs are not equally near their NICs: {what}",
         fix="compare `lspci -tv` with a good machine (a NIC missing, down or in the wrong slot); in a virtual machine"
         " give NCCL the instance type's topology file",
