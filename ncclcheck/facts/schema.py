@@ -152,6 +152,15 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "output": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "host": pl.String,
         "thing": pl.String, "name": pl.String, "key": pl.String, "text": pl.String, "number": pl.Float64,
     },
+    # operations of ranks as NCCL Inspector timed them, in the names of nccl-tests; a time includes waiting for
+    # ranks that come later. comm: hash, sn: number of the operation in it; size: bytes as nccl-tests counts them,
+    # bucket: a range in Inspector's words; us, algbw and busbw: as in `measurements`; timing: by which clock
+    "inspected": {
+        "output": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "host": pl.String,
+        "pid": pl.Int64, "comm": pl.String, "name": pl.String, "rank": pl.Int64, "nranks": pl.Int64, "nodes": pl.Int64,
+        "gpu": pl.String, "op": pl.String, "sn": pl.Int64, "size": pl.Int64, "bucket": pl.String, "us": pl.Float64,
+        "algbw": pl.Float64, "busbw": pl.Float64, "timing": pl.String, "algo": pl.String, "proto": pl.String,
+    },
     # nvidia-smi matrices: kind topo, p2p-read, ...; block numbers the matrices of the reading
     "matrices": {
         "block": pl.UInt32, "source": pl.UInt32, "line": pl.UInt32, "kind": pl.String, "complete": pl.Boolean,

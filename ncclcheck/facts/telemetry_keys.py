@@ -101,7 +101,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "mtu": Key("bytes"),
         "bus_id": Key("PCI address", True),
     },
-    # counters of a port or of an interface: the name is that of the part, the key is the counter's
+    # counters of a port, of an interface or of a GPU: the name is that of the part, the key is the counter's
     "counter": {},
     "pci": {
         "class": Key("bridge, gpu, nic, nvswitch or other", True),

@@ -198,6 +198,8 @@ class OtherKinds:
                 self.kinds.setdefault(source, set()).update(kinds)
             if told := self._outputs.rows:
                 tables["telemetry"] = conform("telemetry", pl.from_dicts(told, schema=dict(TABLES["telemetry"])))
+            if ran := self._outputs.operations:
+                tables["inspected"] = conform("inspected", pl.from_dicts(ran, schema=dict(TABLES["inspected"])))
         if rows:
             tables["gpu_names"] = conform("gpu_names", pl.from_dicts(rows, infer_schema_length=None))
         if self._assigned:

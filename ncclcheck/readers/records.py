@@ -66,8 +66,9 @@ _Row = tuple[tuple[int, int, int], str | None, dict[str, Any], dict[str, Any]]
 
 # Tables of other kinds, their kind where no column of theirs tells it, and columns that say where and not what.
 _OTHERS = {
-    "measurements": "nccl-tests", "telemetry": "", "matrix_devices": "topo-matrix", "matrix_cells": "topo-matrix",
-    "topo_nodes": "topo-xml", "graph_files": "graph-xml", "gpu_names": "device-names", "settings": "settings",
+    "measurements": "nccl-tests", "telemetry": "", "inspected": "", "matrix_devices": "topo-matrix",
+    "matrix_cells": "topo-matrix", "topo_nodes": "topo-xml", "graph_files": "graph-xml", "gpu_names": "device-names",
+    "settings": "settings",
 }  # fmt: skip
 _PLACE = ("source", "line", "kind")
 

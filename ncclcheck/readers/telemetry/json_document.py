@@ -47,7 +47,9 @@ class Object(dict[str, Any]):
 
     def number(self, key: str) -> float | None:
         found = self.get(key)
-        return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+        if not isinstance(found, int | float) or isinstance(found, bool):
+            return None
+        return float(found) if abs(found) < 1e300 else None
 
 
 class Document:
@@ -118,6 +120,25 @@ class Document:
         self.ended = not self._open
 
 
+def _whole(number: int, text: str) -> Object | None:
+    """A document that stands on one line, by the quicker parser."""
+    if not text.rstrip().endswith("}"):
+        return None
+
+    def found(pairs: list[tuple[str, Any]]) -> Object:
+        one = Object(number)
+        one.update(pairs)
+        one.lines = dict.fromkeys(one, number)
+        one.whole = True
+        return one
+
+    try:
+        whole = json.loads(text, object_pairs_hook=found, parse_constant=lambda word: None)
+    except (ValueError, RecursionError):
+        return None
+    return whole if isinstance(whole, Object) else None
+
+
 def _decoded(string: str) -> str:
     if "\\" not in string:
         return string
@@ -157,7 +178,12 @@ class JsonReader(Reader):
             position = text.find("{")
             if position < 0 or (self._begun and not self.goes_on(text)):
                 return False
-            self._document, self._begun = Document(), True
+            self._begun = True
+            whole = _whole(number, text) if position == 0 else None
+            if whole is not None:
+                self.take(whole)
+                return True
+            self._document = Document()
         while self._document is not None:
             position = self._document.feed(number, text, position)
             if self._document.broken:

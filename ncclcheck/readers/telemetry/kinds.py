@@ -111,6 +111,11 @@ KINDS = (
          ("ras", "RasText")),
     Kind("nccl-ras-json", r'"communicators_count"\s*:', ("ras", "RasJson"), brace=True),
     Kind("nccl-ras-events", r'"group"\s*:\s*"(?:LIFECYCLE|TRACE)"', ("ras", "RasEvents"), brace=True),
+    Kind("nccl-inspector", r'"inspector_output_format_version"\s*:', ("inspector", "InspectorJson"), brace=True),
+    Kind("nccl-inspector-prom", r"nccl_(?:p2p_)?(?:bus_bandwidth_gbs|(?:collective_)?exec_time_microseconds)\{",
+         ("inspector", "InspectorMetrics")),
+    Kind("dcgm-exporter", r"DCGM_(?:FI|EXP)_[A-Z0-9_]+\{|# (?:HELP|TYPE) DCGM_", ("dcgm_exporter", "DcgmExporter")),
+    Kind("dcgm-counters", r"DCGM_FI_[A-Z0-9_]+ *, *(?:gauge|counter|label)", ("dcgm_exporter", "DcgmCounters")),
     Kind("dcgm-diag", r'"DCGM (?:GPU )?Diagnostic"', ("dcgm_diag", "DcgmDiag"), brace=True),
 )  # fmt: skip
 

@@ -36,11 +36,13 @@ class _Open:
 class Outputs:
     """The outputs of all inputs, one input after the other.
 
-    rows: of the fact table `telemetry`. kinds: by input, kinds of outputs. notes: by input, what could not be read.
+    rows: of the fact table `telemetry`. operations: of the fact table `inspected`.
+    kinds: by input, kinds of outputs. notes: by input, what could not be read.
     """
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
+        self.operations: list[dict[str, Any]] = []
         self.kinds: dict[int, set[str]] = {}
         self.notes: dict[int, list[str]] = {}
         self._source = -1
@@ -139,4 +141,6 @@ class Outputs:
         for told in one.reader.told:  # what it tells of several machines counts as an output of each
             row = {**where, **told._asdict(), "output": numbers[told.host], "host": told.host or machine}
             self.rows.append(row)
+        numbered = {**where, "output": self._outputs}
+        self.operations += [{**numbered, **operation} for operation in one.reader.operations]
         self._outputs += max(1, len(numbers))

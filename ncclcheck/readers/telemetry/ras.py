@@ -236,9 +236,6 @@ class RasEvents(JsonReader):
 
     kind = "nccl-ras-events"
 
-    def goes_on(self, text: str) -> bool:
-        return text.strip() == "{"
-
     def take(self, document: Object) -> None:
         event, peer = document.text("event"), document.object("peer")
         process = _process_named(peer)

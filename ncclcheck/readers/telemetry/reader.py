@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ncclcheck.readers.automaton import Automaton
 
@@ -29,12 +29,14 @@ class Told(NamedTuple):
 
 class Reader:
     """Reads one output of one tool. The engine makes a new one for each output, and offers it every line that may be
-    its own, without the label of a launcher. told: what it found. notes: what it could not read, as sentences."""
+    its own, without the label of a launcher. told: what it found. operations: rows of the fact table `inspected`.
+    notes: what it could not read, as sentences."""
 
     kind: ClassVar[str]
 
     def __init__(self) -> None:
         self.told: list[Told] = []
+        self.operations: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.host: str | None = None  # named by the output itself
 

@@ -1,0 +1,114 @@
+"""What dcgm-exporter publishes of GPUs for Prometheus, and the list of counters that it is configured with."""
+
+from __future__ import annotations
+
+import re
+
+from ncclcheck.readers.telemetry.prometheus import MetricsReader, Sample
+from ncclcheck.readers.telemetry.reader import Reader
+
+_NUMBERS = {
+    "GPU_UTIL": "utilization_pct", "ECC_DBE_VOL_TOTAL": "ecc_uncorrected", "ECC_SBE_VOL_TOTAL": "ecc_corrected",
+    "PCIE_LINK_GEN": "pcie_gen", "PCIE_MAX_LINK_GEN": "pcie_gen_max", "PCIE_LINK_WIDTH": "pcie_lanes",
+    "PCIE_MAX_LINK_WIDTH": "pcie_lanes_max", "PSTATE": "performance_state",
+}  # fmt: skip
+_FLAGS = {"ROW_REMAP_FAILURE": "remap_failed", "ROW_REMAP_PENDING": "remap_pending",
+          "RETIRED_PENDING": "retire_pending"}  # fmt: skip
+_WORDS = {
+    "PERSISTENCE_MODE": ("persistence", ("disabled", "enabled")),
+    "MIG_MODE": ("mig", ("disabled", "enabled")),
+    "VIRTUAL_MODE": ("virtualization", ("none", "pass-through", "vgpu", "host-vgpu", "host-vsga")),
+    "FABRIC_MANAGER_STATUS": ("fabric_state", ("not-supported", "not-started", "in-progress", "completed")),
+}
+# Bits of why clocks are low, and the exporter's names of them.
+_REASONS = {0x4: "sw_power_cap", 0x20: "sw_thermal_slowdown", 0x40: "hw_thermal_slowdown", 0x80: "hw_power_brake"}
+_EVENTS = {"power_cap": "sw_power_cap", "sw_thermal": "sw_thermal_slowdown", "hw_thermal": "hw_thermal_slowdown",
+           "hw_power_brake": "hw_power_brake"}  # fmt: skip
+_COUNTER = re.compile(r"PCIE_REPLAY_COUNTER|NVLINK_\w+_ERROR_COUNT_\w+|\w+_VIOLATION|\w+CORRECTABLE_REMAPPED_ROWS")
+# DCGM's values for "there is none", "not supported" and the like, as 32 and 64 bits and as a floating point number.
+_BLANKS = ((2147483632, 2147483647), (140737488355328, 140737488355343), (9.223372036854775e18, 9.224e18))
+
+
+class DcgmExporter(MetricsReader):
+    kind, prefix = "dcgm-exporter", "DCGM_"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._identified: set[str] = set()
+        self._instances: dict[str, dict[str, int]] = {}  # of MIG: by GPU, the line that names each first
+
+    def take(self, sample: Sample) -> bool:
+        labels = sample.labels
+        host = labels.get("Hostname") or labels.get("hostname") or self.host
+        if host != self.host and self.host is not None:
+            return False  # another machine
+        index = labels.get("gpu", "")
+        if not re.fullmatch(r"\d{1,3}", index, re.ASCII):
+            return bool(self.told)
+        self.host = host
+        gpu = f"gpu{int(index)}"
+        self._identify(sample, gpu)
+        if "GPU_I_ID" in labels:
+            self._instances.setdefault(gpu, {}).setdefault(labels["GPU_I_ID"], sample.line)
+        if sample.value is not None and not any(low <= sample.value <= high for low, high in _BLANKS):
+            self._value(sample, gpu, sample.value)
+        return True
+
+    def close(self) -> None:
+        for gpu, lines in self._instances.items():
+            line = min(lines.values())
+            self.tell(line, "gpu", gpu, "mig", "enabled")
+            self.tell(line, "gpu", gpu, "mig_instances", str(len(lines)), float(len(lines)))
+
+    def _identify(self, sample: Sample, gpu: str) -> None:
+        if gpu in self._identified:
+            return
+        self._identified.add(gpu)
+        labels = sample.labels
+        for label, key in (("UUID", "uuid"), ("modelName", "model")):
+            if labels.get(label):
+                self.tell(sample.line, "gpu", gpu, key, labels[label][:100])
+        bus = re.fullmatch(
+            r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", labels.get("pci_bus_id", "").lower()
+        )
+        if bus:
+            self.tell(sample.line, "gpu", gpu, "bus_id", f"{int(bus[1], 16):04x}:{bus[2]}:{bus[3]}.{bus[4]}")
+        driver = labels.get("DCGM_FI_DRIVER_VERSION", "")
+        if re.fullmatch(r"[\d.]{3,20}", driver, re.ASCII) and len(self._identified) == 1:
+            self.tell(sample.line, "host", "", "driver", driver)
+
+    def _value(self, sample: Sample, gpu: str, value: float) -> None:
+        metric, line = sample.metric, sample.line
+        name = metric.removeprefix("DCGM_FI_DEV_")
+        if name in _NUMBERS:
+            self.tell(line, "gpu", gpu, _NUMBERS[name], f"{value:g}", value)
+        elif name in _FLAGS:
+            self.tell(line, "gpu", gpu, _FLAGS[name], "yes" if value else "no")
+        elif name in _WORDS:
+            key, words = _WORDS[name]
+            if value in range(len(words)):
+                self.tell(line, "gpu", gpu, key, words[int(value)])
+        elif name in ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS", "CLOCKS_EVENTS_REASONS"):
+            for bit, key in _REASONS.items():
+                self.tell(line, "gpu", gpu, key, "yes" if int(value) & bit else "no")
+        elif metric == "DCGM_EXP_CLOCK_EVENTS_COUNT":
+            if sample.labels.get("clock_event") in _EVENTS:
+                self.tell(line, "gpu", gpu, _EVENTS[sample.labels["clock_event"]], "yes" if value else "no")
+        elif name == "XID_ERRORS":  # the last one since the exporter began
+            if value:
+                self.tell(line, "gpu", gpu, "xid", f"{value:g}", value)
+        elif metric == "DCGM_EXP_XID_ERRORS_COUNT":
+            xid = sample.labels.get("xid", "")
+            if value and re.fullmatch(r"\d{1,4}", xid, re.ASCII):
+                self.tell(line, "gpu", gpu, "xid", xid, float(xid))
+        elif _COUNTER.fullmatch(name):
+            self.tell(line, "counter", gpu, name.lower(), f"{value:g}", value)
+
+
+class DcgmCounters(Reader):
+    """The exporter's own list of what to publish. It says nothing of a machine: it is known, and that is all."""
+
+    kind = "dcgm-counters"
+
+    def read(self, number: int, text: str) -> bool:
+        return text.startswith(("DCGM_", "#")) or not text.strip()
