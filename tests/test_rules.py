@@ -125,7 +125,7 @@ NUMBERS = {
     "RUN008": SECONDS,
 }
 # Rules that cost nothing by themselves: what hides, what follows from another fault, what is only old.
-WITHOUT_NUMBER = {"ENV002", "ENV007", "RUN006", "RUN009", "LOG001", "LOG002", "LOG003", "LOG004"}
+WITHOUT_NUMBER = {"ENV002", "ENV007", "RUN006", "RUN009", "PRF002", "LOG001", "LOG002", "LOG003", "LOG004"}
 
 
 @cache

@@ -1,0 +1,63 @@
+"""Did nccl-tests get the right results?
+
+The test itself counts (`#wrong`, `Out of bounds values`). Before 2.13 its tables have relative errors instead, of which
+only the count at the end is a verdict.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.printed import MAX_EVIDENCE, Printed
+from ncclcheck.facts.question import question
+
+
+class WrongResults(NamedTuple):
+    """A table with wrong results. sizes: in bytes, those of rows that say so. values: how many are wrong, None where
+    the table was cut before its count and its rows have errors in place of counts."""
+
+    collective: str
+    hosts: tuple[str, ...]
+    sizes: tuple[int, ...]
+    values: int | None
+    evidence: tuple[Evidence, ...]
+
+
+@question
+def wrong_results(facts: Printed) -> tuple[WrongResults, ...]:
+    """Tables in the order of the input."""
+    rows = facts["measurements"]
+    if rows.height == 0:
+        return ()
+    worst = pl.max_horizontal(pl.col("wrong").fill_null(0), pl.col("in_wrong").fill_null(0))
+    found = []
+    # a verdict of the test stands above what its rows look like
+    bad = rows.with_columns(worst=worst).filter(
+        (pl.col("wrong_values") > 0) | (pl.col("wrong_values").is_null() & (pl.col("worst") > 0))
+    )
+    for part in bad.partition_by("source", "table", maintain_order=True):
+        said = part.filter(pl.col("worst") > 0)
+        shown = said if said.height else part.tail(1)
+        first = part.row(0, named=True)
+        counted = said.filter(pl.col("worst") >= 1).get_column("worst").sum()
+        found.append(
+            WrongResults(
+                first["collective"] or "a collective",
+                tuple(first["hosts"] or ()),
+                tuple(said.get_column("size").unique().sort()),
+                first["wrong_values"] or int(counted) or None,
+                tuple(facts.evidence(*at) for at in shown.select("source", "line").head(MAX_EVIDENCE).iter_rows()),
+            )
+        )
+    return tuple(found)
+
+
+@question
+def were_checked(facts: Printed) -> bool:
+    """Does some table say that results were right, or wrong?"""
+    rows = facts["measurements"]
+    told = pl.col("wrong").is_not_null() | pl.col("in_wrong").is_not_null() | (pl.col("wrong_values") > 0)
+    return bool(rows.select(told.any()).item()) if rows.height else False
