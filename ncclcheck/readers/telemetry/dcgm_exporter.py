@@ -34,75 +34,79 @@ class DcgmExporter(MetricsReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._identified: set[str] = set()
-        self._instances: dict[str, dict[str, int]] = {}  # of MIG: by GPU, the line that names each first
+        self._identified: set[tuple[str | None, str]] = set()
+        # of MIG: by host and GPU, the line that names each first
+        self._instances: dict[tuple[str | None, str], dict[str, int]] = {}
+        self._host: str | None = None  # of the line at hand: a collection may hold those of many
 
     def take(self, sample: Sample) -> bool:
         labels = sample.labels
-        host = labels.get("Hostname") or labels.get("hostname") or self.host
-        if host != self.host and self.host is not None:
-            return False  # another machine
+        self._host = labels.get("Hostname") or labels.get("hostname")
         index = labels.get("gpu", "")
         if not re.fullmatch(r"\d{1,3}", index, re.ASCII):
             return bool(self.told)
-        self.host = host
         gpu = f"gpu{int(index)}"
         self._identify(sample, gpu)
         if "GPU_I_ID" in labels:
-            self._instances.setdefault(gpu, {}).setdefault(labels["GPU_I_ID"], sample.line)
+            self._instances.setdefault((self._host, gpu), {}).setdefault(labels["GPU_I_ID"], sample.line)
         if sample.value is not None and not any(low <= sample.value <= high for low, high in _BLANKS):
             self._value(sample, gpu, sample.value)
         return True
 
     def close(self) -> None:
-        for gpu, lines in self._instances.items():
+        for (host, gpu), lines in self._instances.items():
+            self._host = host
             line = min(lines.values())
-            self.tell(line, "gpu", gpu, "mig", "enabled")
-            self.tell(line, "gpu", gpu, "mig_instances", str(len(lines)), float(len(lines)))
+            self._say(line, "gpu", gpu, "mig", "enabled")
+            self._say(line, "gpu", gpu, "mig_instances", str(len(lines)), float(len(lines)))
+
+    def _say(self, line: int, thing: str, name: str, key: str, text: str, number: float | None = None) -> None:
+        self.tell(line, thing, name, key, text, number, host=self._host)
 
     def _identify(self, sample: Sample, gpu: str) -> None:
-        if gpu in self._identified:
+        if (self._host, gpu) in self._identified:
             return
-        self._identified.add(gpu)
+        first_of_host = all(host != self._host for host, _ in self._identified)
+        self._identified.add((self._host, gpu))
         labels = sample.labels
         for label, key in (("UUID", "uuid"), ("modelName", "model")):
             if labels.get(label):
-                self.tell(sample.line, "gpu", gpu, key, labels[label][:100])
+                self._say(sample.line, "gpu", gpu, key, labels[label][:100])
         bus = re.fullmatch(
             r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", labels.get("pci_bus_id", "").lower()
         )
         if bus:
-            self.tell(sample.line, "gpu", gpu, "bus_id", f"{int(bus[1], 16):04x}:{bus[2]}:{bus[3]}.{bus[4]}")
+            self._say(sample.line, "gpu", gpu, "bus_id", f"{int(bus[1], 16):04x}:{bus[2]}:{bus[3]}.{bus[4]}")
         driver = labels.get("DCGM_FI_DRIVER_VERSION", "")
-        if re.fullmatch(r"[\d.]{3,20}", driver, re.ASCII) and len(self._identified) == 1:
-            self.tell(sample.line, "host", "", "driver", driver)
+        if re.fullmatch(r"[\d.]{3,20}", driver, re.ASCII) and first_of_host:
+            self._say(sample.line, "host", "", "driver", driver)
 
     def _value(self, sample: Sample, gpu: str, value: float) -> None:
         metric, line = sample.metric, sample.line
         name = metric.removeprefix("DCGM_FI_DEV_")
         if name in _NUMBERS:
-            self.tell(line, "gpu", gpu, _NUMBERS[name], f"{value:g}", value)
+            self._say(line, "gpu", gpu, _NUMBERS[name], f"{value:g}", value)
         elif name in _FLAGS:
-            self.tell(line, "gpu", gpu, _FLAGS[name], "yes" if value else "no")
+            self._say(line, "gpu", gpu, _FLAGS[name], "yes" if value else "no")
         elif name in _WORDS:
             key, words = _WORDS[name]
             if value in range(len(words)):
-                self.tell(line, "gpu", gpu, key, words[int(value)])
+                self._say(line, "gpu", gpu, key, words[int(value)])
         elif name in ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS", "CLOCKS_EVENTS_REASONS"):
             for bit, key in _REASONS.items():
-                self.tell(line, "gpu", gpu, key, "yes" if int(value) & bit else "no")
+                self._say(line, "gpu", gpu, key, "yes" if int(value) & bit else "no")
         elif metric == "DCGM_EXP_CLOCK_EVENTS_COUNT":
             if sample.labels.get("clock_event") in _EVENTS:
-                self.tell(line, "gpu", gpu, _EVENTS[sample.labels["clock_event"]], "yes" if value else "no")
+                self._say(line, "gpu", gpu, _EVENTS[sample.labels["clock_event"]], "yes" if value else "no")
         elif name == "XID_ERRORS":  # the last one since the exporter began
             if value:
-                self.tell(line, "gpu", gpu, "xid", f"{value:g}", value)
+                self._say(line, "gpu", gpu, "xid", f"{value:g}", value)
         elif metric == "DCGM_EXP_XID_ERRORS_COUNT":
             xid = sample.labels.get("xid", "")
             if value and re.fullmatch(r"\d{1,4}", xid, re.ASCII):
-                self.tell(line, "gpu", gpu, "xid", xid, float(xid))
+                self._say(line, "gpu", gpu, "xid", xid, float(xid))
         elif _COUNTER.fullmatch(name):
-            self.tell(line, "counter", gpu, name.lower(), f"{value:g}", value)
+            self._say(line, "counter", gpu, name.lower(), f"{value:g}", value)
 
 
 class DcgmCounters(Reader):
