@@ -17,7 +17,6 @@ from ncclcheck.readers.decoding import lines_with, numbered_lines
 from ncclcheck.readers.events import Count
 from ncclcheck.readers.finding import Piece
 from ncclcheck.readers.hints import ASSIGNS, FOLDED, PERF_LINE
-from ncclcheck.readers.telemetry.kinds import STARTS
 
 if TYPE_CHECKING:  # loaded when a block looks like theirs: most logs hold neither
     from ncclcheck.readers.device_names import DeviceName
@@ -32,8 +31,6 @@ _MATRIX = re.compile(rb"GPU[0-9]")
 _DEVICE_NAMES = (re.compile(rb"#\s+Rank\s+\d"), re.compile(rb"GPU \d+: "))
 # What begins a topology file or a piece of one.
 _XML = re.compile(rb"<(?:system|graphs|(?:cpu|pci|gpu|graph) )")
-# What begins the output of a tool.
-_OUTPUT = re.compile(STARTS.encode(), re.M)
 # A command this near the end of a block may print its table into the next one.
 _END_BYTES = 8192
 # What is told of the damage of one matrix.
@@ -133,12 +130,11 @@ class OtherKinds:
             self._perf.look(piece, lines)
 
     def _look_for_outputs(self, piece: Piece) -> None:
-        if self._outputs is None and _OUTPUT.search(piece.block):
+        if self._outputs is None:
             from ncclcheck.readers.telemetry.outputs import Outputs
 
             self._outputs = Outputs()
-        if self._outputs is not None:
-            self._outputs.look(piece)
+        self._outputs.look(piece)
 
     def _finish(self) -> None:
         """The input has ended."""
