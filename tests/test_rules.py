@@ -112,8 +112,10 @@ NAMES = {
 BANDWIDTH, GPU_HOURS, SECONDS = "GB/s", "GPU-hours", "s at each init"
 NUMBERS = {
     **dict.fromkeys(("NET001", "NET002", "NET004", "NET005", "NET006"), BANDWIDTH),
-    **dict.fromkeys(("IB001", "IB002", "IB003", "IB004", "IB006", "IB008", "IB011"), BANDWIDTH),
     "PRF001": BANDWIDTH,
+    **dict.fromkeys(
+        ("IB001", "IB002", "IB003", "IB004", "IB005", "IB006", "IB008", "IB009", "IB011", "IB012"), BANDWIDTH
+    ),
     **dict.fromkeys(("GDR001", "GDR002", "GDR003"), BANDWIDTH),
     **dict.fromkeys(("TOP001", "TOP002", "TOP003", "TOP004", "TOP005", "TOP006", "TOP007", "TOP008"), BANDWIDTH),
     **dict.fromkeys(("PCI001", "PCI002", "PCI003"), BANDWIDTH),

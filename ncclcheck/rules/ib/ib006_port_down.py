@@ -15,6 +15,16 @@ queue pair or a completion queue.
 
 All ranks of a machine print the event of one port: it is one finding, for that machine and device.
 
+States of ports as `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link` and `/sys/class/infiniband` tell them:
+
+| port | severity |
+| --- | --- |
+| a rail that is not active: it carries traffic, `NCCL_IB_HCA` names it, or a matrix shows it near a GPU | error |
+| one of 4, 8 or 16 ports of one adapter type and link layer that is not active, and not switched off | warning |
+
+Losses of carrier in the logs of a machine (`ibp41s0: Lost carrier`, `Link down` of the kernel), where the interface is
+IPoIB or that of a rail: three or more, or one without return, are a warning.
+
 ## Why it costs
 
 Requests through a dead port are repeated until the retries are used up (status 12, 8 to 30 s or more, see IB010); then
@@ -48,7 +58,8 @@ with no `port active` to follow.
 
 LID change, SM change, P_Key change, client reregistration and GID table change are not port failures: a subnet manager
 that restarts raises them on all hosts (IB007 looks at the GID table of RoCE). Ports that NCCL_IB_HCA leaves out carry
-no traffic. In a job of one machine the port carries nothing: information.
+no traffic. Ports that are `Disabled`: somebody switched them off, unless the job asks for them. Second ports of storage
+and front-end adapters without a cable. In a job of one machine the port carries nothing: information.
 
 ## References
 
@@ -66,7 +77,8 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of
 from ncclcheck.facts.ports import PortEvents, port_events
-from ncclcheck.rules.common import compared, is_on, listed, no_number, place, stopped
+from ncclcheck.facts.rdma_ports import CARRIES, Carrier, Odd, carriers, down_ports, ports
+from ncclcheck.rules.common import compared, counted, is_on, listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -74,11 +86,16 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
     from ncclcheck.rules.common import Numbers
 
-_NEEDS = "WARN lines of NCCL: NCCL_DEBUG=WARN or INFO (at VERSION they are not printed)"
+_NEEDS = "WARN lines of NCCL (NCCL_DEBUG=WARN or INFO; at VERSION they are not printed), or `ibstat` of every machine"
 _FIX_PORT = (
     "ibstat {device}; mlxlink -d {device} -e -c; dmesg -T | grep -iE 'mlx5|link (up|down)' on the machine: cable,"
     " transceiver or switch port; drain the machine until link_downed stands still under load"
 )
+_FIX_NO_MANAGER = (
+    "sminfo on the machine: no subnet manager answers; start opensm or the switch's manager, check the cable"
+)
+# Losses of a carrier that are no restart of a driver or a switch.
+_FLAPS = 3
 _FIX_DEVICE = "dmesg -T | grep -iE 'mlx5|health|AER', then firmware (mlxfwmanager) and a power cycle of the machine"
 _FIX_QUEUE = "dmesg -T | grep -i mlx5 and what failed first in that process; driver and firmware of the adapter"
 
@@ -90,8 +107,74 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             groups.setdefault((event.kind, event.returned), []).append(event)
     for (kind, returned), events in groups.items():
         yield _finding(facts, estimator, kind, returned, events)
-    if not groups and not facts.visibility.info and not facts.failures():
+    told = {(event.machine, event.device) for events in groups.values() for event in events}
+    yield from _down_by_tools(facts, estimator, told)
+    yield from _flaps(facts, estimator)
+    seen = facts.visibility.info or facts.failures() or any(port.state for port in ports(facts))
+    if not groups and not seen and not carriers(facts):
         yield NotEvaluated(_NEEDS)
+
+
+def _down_by_tools(facts: Facts, estimator: Estimator, told: set[tuple[str, str]]) -> Iterator[Finding]:
+    """Ports that tools show down; events of the same port are told already."""
+    groups: dict[tuple[str, str, str, bool], list[Odd]] = {}
+    for odd in down_ports(facts):
+        first = odd.ports[0]
+        if not any((port.machine, port.device) in told for port in odd.ports):
+            groups.setdefault((first.state, first.physical, first.rail, odd.sure), []).append(odd)
+    for odds in groups.values():
+        yield _down_finding(facts, estimator, odds)
+
+
+def _down_finding(facts: Facts, estimator: Estimator, odds: Sequence[Odd]) -> Finding:
+    down = [port for odd in odds for port in odd.ports]
+    first, sure = down[0], odds[0].sure
+    machines = tuple(sorted({port.machine for port in down if port.machine}))
+    devices = tuple(sorted({port.device for port in down}))
+    state = f"{first.state}{f' ({first.physical})' if first.physical not in ('', 'link-up') else ''}"
+    why = f"it is {first.rail}" if first.rail else f"most of its siblings ({first.adapter}) are active"
+    idle = facts.crossing.answer is Answer.NO
+    return RULE.finding(
+        Severity.INFO if idle else Severity.ERROR if sure else Severity.WARNING,
+        Confidence.HIGH if sure else Confidence.MEDIUM,
+        f"{'Port' if len(down) == 1 else 'Ports'} {listed(devices)} of {place(machines, 'a machine')}"
+        f" {'is' if len(down) == 1 else 'are'} not active: {state}; {why}",
+        _FIX_NO_MANAGER if first.state == "init" else _fix("down", devices),
+        {"hosts": machines, "devices": devices},
+        tuple(line for port in down for line in port.evidence("state", "physical"))[:4],
+        **(no_number("the job does not use it") if idle else _without(estimator, odds[0])),
+    )
+
+
+def _without(estimator: Estimator, odd: Odd) -> Numbers:
+    """The machine without its ports that are down. NCCL leaves them out at the start: what it lists is what is left."""
+    nics = estimator.shape.nics_per_node or odd.others
+    if odd.ports[0].rail == CARRIES:
+        return _one_less(estimator)
+    return compared(estimator, {"nics": nics + len(odd.ports)}, {"nics": max(nics, 1)})
+
+
+def _flaps(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
+    """Fabric interfaces that lose their carrier again and again, or for good. Once and back is a restart."""
+    odd = [one for one in carriers(facts) if one.is_fabric and (one.lost >= _FLAPS or not one.returned)]
+    if not odd:
+        return
+    machines = tuple(sorted({one.machine for one in odd if one.machine}))
+    devices = tuple(dict.fromkeys(one.port.device if one.port else one.netdev for one in odd))
+    worst: Carrier = max(odd, key=lambda one: one.lost)
+    gone = [one for one in odd if not one.returned]
+    again = "and has none at the end of its log" if gone else "and came back each time: a flap"
+    idle = facts.crossing.answer is Answer.NO
+    price = "a flap costs the seconds for which the port is away: transfers wait and are repeated"
+    yield RULE.finding(
+        Severity.INFO if idle else Severity.WARNING,
+        Confidence.HIGH if worst.port and worst.port.rail else Confidence.MEDIUM,
+        f"{listed(devices)} of {place(machines, 'a machine')} lost its carrier {counted(worst.lost, 'time')} {again}",
+        _fix("down", [one.port.device for one in odd if one.port]),
+        {"hosts": machines, "devices": devices},
+        evidence_of(odd),
+        **(_one_less(estimator) if gone and not idle else no_number(price)),
+    )
 
 
 def _in_use(facts: Facts, event: PortEvents) -> bool:

@@ -1,0 +1,94 @@
+"""Counters of RoCE ports between two readings: what was lost, repeated or came out of order.
+
+A counter's value tells nothing by itself: it counts since the driver was loaded. Only what it rose by between two
+outputs of one tool counts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.parts import Part, Value, of_kind
+from ncclcheck.facts.question import question
+from ncclcheck.facts.rdma_ports import Port, ports
+from ncclcheck.facts.traffic import Traffic
+
+# Packets that were dropped, answered with "repeat from here", or repeated for want of an answer.
+_LOSSES = re.compile(
+    r"packet_seq_err|local_ack_timeout_err|implied_nak_seq_err|rnr_nak_retry_err|roce_adp_retrans(?:_to)?"
+    r"|[rt]x_discards_phy|rx_prio\d_(?:buf_)?discards?|rx_out_of_buffer|out_of_buffer"
+)
+# Packets that came in another order: a sign of loss too, but the rule with adaptive routing.
+_ORDER = re.compile(r"out_of_sequence")
+
+
+class Rise(NamedTuple):
+    """A counter of a RoCE port that rose. part: port or interface. loss: it counts losses and what follows from them,
+    not only order."""
+
+    machine: str
+    part: str
+    counter: str
+    by: int
+    loss: bool
+    evidence: tuple[Evidence, ...]
+
+
+class Counters(NamedTuple):
+    """read: some counter of a RoCE port was read. compared: one was read twice. no_layer: counters of ports of which
+    nothing tells whether they are RoCE."""
+
+    rises: tuple[Rise, ...]
+    read: bool
+    compared: bool
+    no_layer: bool
+
+
+@question
+def roce_counters(facts: Traffic) -> Counters:
+    """Counters of the RoCE ports of the job's machines."""
+    by_name: dict[tuple[object, str], Port] = {}
+    for port in ports(facts):
+        by_name[port.place, port.name] = port
+        if port.netdev:
+            by_name[port.place, port.netdev] = port
+    found, read, twice, no_layer = [], False, False, False
+    for part in of_kind(facts, "counter"):
+        if part.machine not in ("", *facts.machines) and facts.machines:
+            continue
+        layer = _layer(facts, part, by_name.get((part.place, part.name)))
+        keys = [key for key in dict.fromkeys(key for one in part.readings for key in one) if _told(key)]
+        no_layer |= bool(keys) and not layer
+        if layer != "ethernet":
+            continue
+        for key in keys:
+            first, last = _ends(part, key)
+            read = True
+            twice |= last is not None
+            if last is not None and (by := int((last.number or 0) - (first.number or 0))) > 0:
+                lines = (first.evidence, last.evidence)
+                found.append(Rise(part.machine, part.name, key, by, bool(_LOSSES.fullmatch(key)), lines))
+    return Counters(tuple(found), read, twice, no_layer)
+
+
+def _told(key: str) -> bool:
+    return bool(_LOSSES.fullmatch(key) or _ORDER.fullmatch(key))
+
+
+def _layer(facts: Traffic, part: Part, port: Port | None) -> str:
+    """By tools, else as the machine lists the device."""
+    if port and port.layer:
+        return port.layer
+    nics = [nic for nic in facts.nic_lists.get(part.machine, ()) if nic.name == part.name.partition("/")[0]]
+    return {"RoCE": "ethernet", "IB": "infiniband"}.get(nics[0].link, "") if nics else ""
+
+
+def _ends(part: Part, key: str) -> tuple[Value, Value | None]:
+    """The first and the last reading by the tool that read it most often; None: it was read once."""
+    by_kind: dict[str, list[Value]] = {}
+    for value in part.values(key):
+        by_kind.setdefault(value.kind, []).append(value)
+    most = max(by_kind.values(), key=len)
+    return most[0], most[-1] if len(most) > 1 else None
