@@ -1,6 +1,14 @@
-"""One GPU or NIC has a slower PCIe link than its siblings.
+"""A GPU or NIC has a slower PCIe link than it could have, or than its siblings.
 
 ## What it finds
+
+- Errors: in `lspci -vvv` a link of a GPU or compute NIC, or of a bridge above it, whose width (`LnkSta`) is below what
+  both its ends can (`LnkCap`), or a NIC's speed below that; in `nvidia-smi` a GPU whose width is below the maximum
+  while others of the machine (or a GPU on bare metal) are not, or whose generation is below the maximum **under load**
+  (utilization above 0 at P0, or clocks that do not idle).
+- Warnings: the same where the other end of the link is not told (a narrow slot looks like that, too); the kernel's
+  `available PCIe bandwidth, limited by` at boot, unless all cards have it alike; many corrected errors (AER) of a
+  device, which a marginal link makes.
 
 GPUs (or NICs beside GPUs) of one model and one machine, of which a minority has a narrower or slower PCIe link:
 
@@ -11,7 +19,7 @@ GPUs (or NICs beside GPUs) of one model and one machine, of which a minority has
 Both are a warning of **low** confidence. Until 2.30.6 NCCL reads the *maxima* of a device and of the port above it, so
 a link that trained down does not show at all, and what shows is a slot or a riser with fewer lanes. From 2.30.7 GPUs
 are read as they are at that moment, where an idle GPU may stand at generation 1. Only `lspci` or NVML under load
-decide. Hosts with signs of a hypervisor are left out: their links are emulated.
+decide. Machines with signs of a hypervisor are left out: their links are emulated.
 
 ## Why it costs
 
@@ -24,7 +32,10 @@ generation 5 has 31.5.
 
     <pci busid="0000:5e:00.0" class="0x030200" device="0x26b9" link_speed="16.0 GT/s PCIe" link_width="8" ...>
 
-where three other L40S of the machine have `link_width="16"`.
+where three other L40S of the machine have `link_width="16"`, or on such a machine
+
+    LnkCap: Port #0, Speed 16GT/s, Width x16, ASPM L1
+    LnkSta: Speed 16GT/s (ok), Width x8 (downgraded)
 
 ## How to fix
 
@@ -37,8 +48,8 @@ compare with a good machine (`lspci -tv`). Errors of the link stand in dmesg as 
 ## When it is not a problem
 
 x8 on all cards by design (cloud A10G and L40S, desktop boards with two slots). Equal halves of a board. An idle GPU at
-generation 1. Unreadable values: 12.0 in the log, an empty text or width 0 in the file. A management port at 5 GT/s
-above a switch.
+generation 1, a free port of a switch, a narrow link to NVSwitches (management only). Unreadable values: 12.0 in the
+log, an empty text or width 0 in the file. A management port at 5 GT/s above a switch.
 
 ## References
 
@@ -55,9 +66,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.graph_dump import dumped_gpus
 from ncclcheck.facts.matrix import NEAR
+from ncclcheck.facts.slow_links import links_told
 from ncclcheck.facts.topo_file import TopoFile, topo_files
 from ncclcheck.rules.common import Numbers, compared, felt, listed, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
+from ncclcheck.rules.pci import slow_links
+from ncclcheck.rules.pci.slow_links import AS_LINK
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
@@ -65,9 +79,8 @@ if TYPE_CHECKING:
 
 # From this release on NCCL reads the link of a GPU as it is at the moment.
 _CURRENT_SINCE = 23007
-# What NCCL counts for a link -> generation and lanes that carry as much. 12.0 is also what it takes for unknown.
+# What NCCL takes for a speed that it does not know.
 _UNKNOWN_GBPS = 12.0
-_AS_LINK = {96.0: (6, 16), 48.0: (5, 16), 24.0: (4, 16), 12.0: (3, 16), 6.0: (3, 8), 3.0: (3, 4), 1.5: (3, 2)}
 
 
 class Link(NamedTuple):
@@ -102,12 +115,14 @@ class Group(NamedTuple):
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     groups = [group for group in (*_from_files(facts), *_from_log(facts)) if len(group.links) > 1]
     slow = [group for group in groups if group.slow]
-    if slow:
+    told = list(slow_links.findings(RULE, facts, estimator))
+    yield from told
+    if slow and not told:
         yield _finding(slow, facts, estimator)
-    if not groups:
+    if not groups and not links_told(facts):
         yield NotEvaluated(
-            "links of several GPUs of one bare-metal machine: a topology dump (NCCL_TOPO_DUMP_FILE) or the log's"
-            " topology (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH); lspci and nvidia-smi under load decide"
+            "`sudo lspci -vvv`, or `nvidia-smi -q` under load; a topology dump (NCCL_TOPO_DUMP_FILE) or the log's"
+            " topology (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH) tells of links that differ from their siblings"
         )
 
 
@@ -178,11 +193,11 @@ def _numbers(slow: Link, usual: Link, facts: Facts, estimator: Estimator) -> Num
         if left >= slow.gbit:
             return no_number("the link still carries what the port of this NIC sends")
         return compared(estimator, {**base, "nic_gbit": slow.gbit}, {**base, "nic_gbit": left})
-    if slow.gbps not in _AS_LINK or usual.gbps not in _AS_LINK:
+    if slow.gbps not in AS_LINK or usual.gbps not in AS_LINK:
         return no_number("the model knows no link of this width")
     sides = [
         {**base, "pcie_gen": generation, "pcie_width": lanes}
-        for generation, lanes in (_AS_LINK[usual.gbps], _AS_LINK[slow.gbps])
+        for generation, lanes in (AS_LINK[usual.gbps], AS_LINK[slow.gbps])
     ]
     return felt(compared(estimator, *sides), "by the model another limit binds first (NVLink or the network)")
 
@@ -190,8 +205,8 @@ def _numbers(slow: Link, usual: Link, facts: Facts, estimator: Estimator) -> Num
 RULE = Rule(
     code="PCI003",
     name="link-degraded",
-    severity=Severity.WARNING,
-    summary="One GPU or NIC has a slower PCIe link than its siblings",
+    severity=Severity.ERROR,
+    summary="A GPU or NIC has a slower PCIe link than it could have, or than its siblings",
     check=check,
     since="0.1.0",
 )

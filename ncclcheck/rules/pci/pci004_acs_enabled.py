@@ -2,6 +2,15 @@
 
 ## What it finds
 
+On bare metal, by outputs of tools:
+
+- `ACSCtl` with `ReqRedir+` or `CmpltRedir+` in `sudo lspci -vvv`, on a port of a switch that has both GPUs, or the GPU
+  and a NIC, below it. Root ports do not count: devices below different root ports meet in the CPU, redirected or not.
+- an IOMMU that translates: `iommu: Default domain type: Translated` beside lines of DMAR or AMD-Vi in the kernel's log,
+  `intel_iommu=on` without `iommu=pt` in /proc/cmdline where something tells that the machine is no guest.
+- `DMAR: [DMA Read] Request device [...]`, `AMD-Vi: Event logged [IO_PAGE_FAULT ...` for a GPU or NIC: the IOMMU has
+  refused it an address.
+
 No NCCL log shows the ACS bits. What a log does show are their signatures:
 
 - `Got completion ... with error 4 ... vendor err 81`: the NIC could not reach GPU memory. On bare metal that is mostly
@@ -41,7 +50,8 @@ inside a node does not pass PCIe and costs nothing.
 
 ## When it is not a problem
 
-`SrcValid+` without ReqRedir+ or CmpltRedir+. Bridges that are on no path between GPUs, or GPU and NIC. Virtual
+`SrcValid+` without ReqRedir+ or CmpltRedir+. Bridges that are on no path between GPUs, or GPU and NIC: NVSwitches
+behind a switch of their own, storage. `Default domain type: Translated` of a kernel whose IOMMU is off. Virtual
 machines, whose host needs ACS. A single node with NVLink. Status 4 with another vendor error is a question of memory
 registration or of the driver (IB010).
 
@@ -65,6 +75,7 @@ from ncclcheck.facts.stalls import first_collective_stalls
 from ncclcheck.rules import gpus
 from ncclcheck.rules.common import listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
+from ncclcheck.rules.pci import redirects
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
@@ -82,7 +93,7 @@ _FIX_STALL = "run once with NCCL_P2P_DISABLE=1: if that works, " + _FIX
 _FIX_GUEST = "leave ACS on; the host must enable ATS on the NIC (mlxconfig ATS_ENABLED=1) and map GPU and NIC as peers"
 _FIX_RCCL = "add iommu=pt to the kernel command line and reboot; dmesg | grep -i 'iommu: Default domain' shows the mode"
 _NEEDS = (
-    "`lspci -vvv | grep ACSCtl` (root) and /proc/cmdline of a host: a log shows ACS and the IOMMU only when they break"
+    "`sudo lspci -vvv` and `cat /proc/cmdline` (or dmesg) of a host: a log shows ACS and the IOMMU only when they break"
     " something"
 )
 
@@ -91,6 +102,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     refused = [one for one in facts.failed_completions if one.status == _PROTECTION and _REFUSED in one.vendor_errs]
     hints = [seen for seen in facts.notes("ib_hint") if "ACS is enabled" in seen.value]
     translating = [seen for seen in facts.notes("rccl_kernel_option_missing") if "iommu=pt" in seen.value]
+    told = list(redirects.findings(RULE, facts, estimator))
+    yield from told
     if refused or hints:
         yield _memory_refused(refused, hints, facts, estimator)
     if translating:
@@ -98,7 +111,9 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     stalled = () if refused or hints or translating else _stalled_over_pcie(facts, estimator)
     if stalled:
         yield _stalled(stalled, facts, estimator)
-    if not (refused or hints or translating or stalled) and not _nothing_to_redirect(facts):
+    if told or refused or hints or translating or stalled or _nothing_to_redirect(facts):
+        return
+    if not redirects.all_clear(facts):
         yield NotEvaluated(_NEEDS)
 
 

@@ -1,0 +1,63 @@
+"""IOMMUs of machines, by what the kernel says: do they translate what devices send each other?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.facts import Facts
+from ncclcheck.facts.outputs import Place
+from ncclcheck.facts.parts import of_kind
+from ncclcheck.facts.pci_tree import guest_places, pci_trees
+from ncclcheck.facts.question import question
+
+# The kernel's log says that an IOMMU works; its command line is a wish, that a guest may have as well.
+_SAYS_THAT_IT_WORKS = "kernel-log"
+
+
+class Iommu(NamedTuple):
+    """mode: off, passthrough, translated. refused: devices whose access it refused (GPUs, NICs). evidence: of both."""
+
+    place: Place
+    mode: str
+    refused: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+
+@question
+def iommus(facts: Facts) -> tuple[Iommu, ...]:
+    """Of machines that are not guests. A mode that is only wished for counts where they are known for bare metal."""
+    guests = guest_places(facts)
+    found = []
+    refused = {tree.place: _refused(facts, tree.place) for tree in pci_trees(facts)}
+    modes = {}
+    for host in of_kind(facts, "host"):
+        mode = host.value("iommu")
+        sure = mode and (mode.text != "translated" or mode.kind == _SAYS_THAT_IT_WORKS or host.place in _bare(facts))
+        if mode and sure:
+            modes[host.place] = mode
+    for place in dict.fromkeys([*modes, *(place for place, devices in refused.items() if devices)]):
+        if place in guests:
+            continue
+        devices = refused.get(place, {})
+        lines = (*((modes[place].evidence,) if place in modes else ()), *devices.values())
+        found.append(Iommu(place, modes[place].text if place in modes else "", tuple(devices), lines))
+    return tuple(found)
+
+
+def _refused(facts: Facts, place: Place) -> dict[str, Evidence]:
+    """GPUs and NICs of a machine that the IOMMU refused an address."""
+    gpus = {part.name for part in of_kind(facts, "gpu") if part.place == place}
+    tree = next(tree for tree in pci_trees(facts) if tree.place == place)
+    return {
+        device.name: device.part.values("dma_fault")[0].evidence
+        for device in tree.devices.values()
+        if device.part.values("dma_fault") and (device.kind in ("gpu", "nic") or device.name in gpus)
+    }
+
+
+def _bare(facts: Facts) -> frozenset[Place]:
+    """Machines of which a tool says that they are no guests."""
+    by_cpu = {part.place for part in of_kind(facts, "host") if part.values("sockets") and not part.values("hypervisor")}
+    gpus = of_kind(facts, "gpu")
+    return frozenset(by_cpu | {part.place for part in gpus if part.text("virtualization") == "none"})
