@@ -39,6 +39,7 @@ TARGET_RECORDS_PER_S = 1e6
 TARGET_CLOCK = 1.2
 TARGET_START = 2.2
 TARGET_FILES = 2.0
+TARGET_QUERY_S = 1.0
 TARGET_MB_OVER_FILE = 400
 
 
@@ -354,6 +355,34 @@ def small_files(plan: Plan, whole: Path, folder: Path) -> list[Row]:
     ]
 
 
+def write_queries(path: Path, lines: int) -> None:
+    """`nvidia-smi -q` of as many GPUs as it takes: blocks of a fixture, each with an address of its own."""
+    source = ROOT / "fixtures" / "telemetry" / "nvidia-smi-q" / "hgx-two-gpus-new-names.txt"
+    head, *gpus = re.split(r"(?m)^(?=GPU [0-9A-F]{8}:)", source.read_text(encoding="utf-8"))
+    text, number = [head], 0
+    while lines > sum(part.count("\n") for part in text[-len(gpus) :]) * number / len(gpus):
+        address = f"GPU {number >> 8:08X}:{number & 0xFF:02X}:00.0"
+        block = re.sub(r"^GPU \S+", address, gpus[number % len(gpus)])
+        text.append(re.sub(r"GPU-[0-9a-f]{8}", f"GPU-{number:08x}", block))
+        number += 1
+    path.write_text("".join(text), encoding="utf-8")
+
+
+def queries(plan: Plan, single: Path, path: Path) -> list[Row]:
+    """A long output of a tool; what `check` takes for a short log is taken off."""
+    write_queries(path, 10_000 if plan.rounds == 1 else 100_000)
+    runs = measure(plan.rounds, {"start": lambda: check(single), "query": lambda: check(path)})
+    taken = median(b.seconds - a.seconds for a, b in zip(runs["start"], runs["query"], strict=True))
+    return [
+        Row(
+            f"`check`, `nvidia-smi -q` of {count_lines(path):,} lines",
+            f"{taken:.2f} s beyond a short log",
+            f"{ratio(runs['query'], runs['start']):.2f} x the short log",
+            verdict(taken, TARGET_QUERY_S, False),
+        )
+    ]
+
+
 def start(plan: Plan, single: Path) -> list[Row]:
     takes = {"imports": lambda: bare_imports(single), "check": lambda: check(single)}
     runs = measure(plan.start_rounds, takes)
@@ -413,6 +442,7 @@ def main() -> int:
             lambda: reader_speed(plan),
             lambda: check_speed(plan),
             lambda: small_files(plan, many, each),
+            lambda: queries(plan, single, Path(folder) / "query.txt"),
         )
         for part in parts:
             try:

@@ -120,14 +120,21 @@ _JOINS = ("bus_id", "index", *IDENTIFIERS)
 
 def _joined(gpus: list[Part]) -> Iterator[Part]:
     """GPUs that any property in `_JOINS` makes one, under their bus id where it is known."""
-    groups: list[list[Part]] = []
-    for part in gpus:
-        mine = _marks(part)
-        same = [group for group in groups if any(mine & _marks(other) for other in group)]
-        merged = [other for group in same for other in group]
-        groups = [group for group in groups if group not in same]
-        groups.append([*merged, part])
-    for group in groups:
+    same = list(range(len(gpus)))  # for each the number of an earlier one that it is the same as
+
+    def first(number: int) -> int:
+        while same[number] != number:
+            same[number] = number = same[same[number]]
+        return number
+
+    seen: dict[tuple[Place, str, str], int] = {}
+    for number, part in enumerate(gpus):
+        for mark in _marks(part):
+            same[first(number)] = first(seen.setdefault(mark, number))
+    groups: dict[int, list[Part]] = {}
+    for number, part in enumerate(gpus):
+        groups.setdefault(first(number), []).append(part)
+    for group in groups.values():
         names = [part.name for part in group]
         buses = [part.text("bus_id") for part in group if part.text("bus_id")]
         name = next((name for name in [*names, *buses] if ":" in name), names[0])

@@ -96,24 +96,24 @@ class GpuList:
 
     def __init__(self) -> None:
         self.attached: float | None = None
-        self._gpus: list[GpuValues] = []
+        self._gpus: dict[str, GpuValues] = {}
 
     @property
     def current(self) -> GpuValues | None:
-        return self._gpus[-1] if self._gpus else None
+        return next(reversed(self._gpus.values()), None)
 
     def begin(self, line: int, bus: str) -> bool:
         """A GPU by its bus id. False: it is none, or has been there: another machine's, or at another time."""
         read = bus_id(bus)
-        if read is None or any(gpu.name == read.text for gpu in self._gpus):
+        if read is None or read.text in self._gpus:
             return False
-        self._gpus.append(GpuValues(read.text))
-        self._gpus[-1].tell(line, "bus_id", read)
+        self._gpus[read.text] = GpuValues(read.text)
+        self._gpus[read.text].tell(line, "bus_id", read)
         return True
 
     def all(self) -> Iterator[Told]:
         """All values; the index of each GPU where none is left out, for nvidia-smi goes by it."""
-        for place, gpu in enumerate(self._gpus):
+        for place, gpu in enumerate(self._gpus.values()):
             told = list(gpu.all())
             yield from told
             if self.attached == len(self._gpus):

@@ -77,10 +77,16 @@ class LineReader(Reader):
         parsed = language(self.grammar).parse(text)
         if parsed is None:
             return False
-        event, fields = parsed
-        stripped = text.lstrip()
-        self.indent = len(text[: len(text) - len(stripped)].expandtabs(8))
-        return getattr(self, f"take_{event}")(number, fields) is not False
+        self.indent = parsed.indent
+        return getattr(self, f"take_{parsed.event}")(number, parsed.fields) is not False
+
+
+class Parsed(NamedTuple):
+    """A line: its event, the fields as printed, columns before its first character."""
+
+    event: str
+    fields: Fields
+    indent: int
 
 
 class Language:
@@ -88,19 +94,26 @@ class Language:
 
     def __init__(self, name: str) -> None:
         self._automaton = Automaton(TABLES / f"{name}.json")
-        self._kept: dict[str, tuple[str, Fields] | None] = {}
+        self._kept: dict[str, Parsed | None] = {}
 
-    def parse(self, text: str) -> tuple[str, Fields] | None:
-        """The event of a line and its fields as printed."""
-        text = " ".join(text[:_LONGEST_LINE].split())
+    def parse(self, line: str) -> Parsed | None:
+        """What a line says; None: it is not of this language."""
         try:
-            return self._kept[text]
+            return self._kept[line]
         except KeyError:
-            parsed = self._automaton.parse(text) if text else None
-        reading = parsed and (parsed[0], {field.name: field.text for field in parsed[1]})
+            parsed = self._parse(line)
         if len(self._kept) < _MOST_KEPT:
-            self._kept[text] = reading
-        return reading
+            self._kept[line] = parsed
+        return parsed
+
+    def _parse(self, line: str) -> Parsed | None:
+        text = " ".join(line[:_LONGEST_LINE].split())
+        parsed = self._automaton.parse(text) if text else None
+        if parsed is None:
+            return None
+        event, fields = parsed
+        indent = len(line.expandtabs(8)) - len(line.expandtabs(8).lstrip())
+        return Parsed(event, {field.name: field.text for field in fields}, indent)
 
 
 @cache
