@@ -148,6 +148,7 @@ KEYS: dict[str, dict[str, Key]] = {
     },
     "job": {
         "dead_processes": Key("processes that RAS takes for dead"),
+        "time": Key("when RAS reported"),
         "ras_timeouts": Key("messages of RAS that came too late"),
     },
     "module": {

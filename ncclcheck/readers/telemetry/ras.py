@@ -187,6 +187,8 @@ class RasJson(JsonReader):
                 self._rank(name, rank)
             for rank in communicator.objects("missing_ranks"):
                 self._missing(name, rank)
+        if document.text("timestamp"):
+            self.tell(document.lines["timestamp"], "job", "", "time", document.text("timestamp")[:30])
         timeouts = document.object("ras").count("timeouts_count")
         if timeouts:
             line = document.object("ras").lines["timeouts_count"]

@@ -11,6 +11,9 @@ came in its process group (`last enqueued`, `last completed`), operation and siz
 3. ranks with another operation, or another size, at the same number
 4. ranks that print nothing of it, where others show by their numbers that they exist.
 
+Two reports of NCCL's RAS (`ncclras -v`) in which a rank has launched less than the others, with all counts the same in
+both, show the same before the watchdog fires: a warning that names the rank.
+
 A rank that waits in another group as well is not the first there. If every rank of the group waits in the same
 collective, all called it: then a GPU, a link or the network stands, not the program. `watchdog got stuck` and
 `Heartbeat monitor timed out` are told apart: there a call of CUDA or NCCL blocked, or Python's GIL.
@@ -62,6 +65,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.deaths import deaths, ended_well
+from ncclcheck.facts.ras import Standing, counts_differ, standing_ranks
 from ncclcheck.facts.timeouts import TimedOut, Timeout, death_follows, stuck_watchdogs, timed_out
 from ncclcheck.rules.common import counted, place, stood, stopped
 from ncclcheck.rules.failures import first_causes, folded, ranks_in_words
@@ -84,6 +88,11 @@ _FIX_BEGIN = "WARN lines of NCCL; NCCL_SOCKET_IFNAME and firewall between the ho
 _FIX_UNKNOWN = (
     "give the output of all ranks; TORCH_NCCL_TRACE_BUFFER_SIZE=2000 (flight recorder) keeps what each called"
 )
+_NEEDS_SECOND = "a second report of RAS some seconds after the one that is there: ncclras -v (one alone says nothing)"
+_FIX_STANDING = (
+    "py-spy dump --native --pid {} on that machine shows what the rank does in place of the call (a checkpoint, data, a"
+    " branch that only some ranks take); ncclras -v once more tells whether it moved"
+)
 _FIX_STUCK = "py-spy dump --native --pid <pid> of that rank: a call of CUDA or NCCL that blocks, or who holds the GIL"
 
 
@@ -95,8 +104,36 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         who = ranks_in_words(stuck) if stuck else "a rank"
         message = f"PyTorch ended {who}: the watchdog itself stood still (a call of CUDA or NCCL, or Python's GIL)"
         yield _found(facts, message, Confidence.MEDIUM, _FIX_STUCK, ((), folded(stuck)), lines, stopped(estimator))
+    elif standing := standing_ranks(facts):
+        yield _standing(facts, estimator, standing)
+    elif counts_differ(facts):
+        yield NotEvaluated(_NEEDS_SECOND)
     elif not (any(death.about == "python" for death in deaths(facts)) or ended_well(facts)):
         yield NotEvaluated(_NEEDS)
+
+
+def _standing(facts: Facts, estimator: Estimator, standing: tuple[Standing, ...]) -> Finding:
+    """What two reports of RAS show before the watchdog fires."""
+    one = standing[0]
+    same = [other for other in standing if other.communicator == one.communicator and other.operation == one.operation]
+    ranks = sorted(other.rank for other in same)
+    machines = tuple(dict.fromkeys(other.machine for other in same if other.machine))
+    where = f" on {place(machines, '')}" if machines else ""
+    what = "operations" if one.operation == "any" else f"{one.operation} operations"
+    message = (
+        f"Two reports of RAS show no progress: {ranks_in_words(ranks)}{where} of communicator {one.communicator}"
+        f" launched {one.launched} {what}, others {one.ahead}"
+    )
+    return RULE.finding(
+        Severity.WARNING,
+        Confidence.MEDIUM,
+        message,
+        _FIX_STANDING.format(one.pid or "<pid>"),
+        {"hosts": machines, "ranks": folded(ranks)},
+        one.evidence,
+        causes=first_causes(facts, "RUN003", "RUN005"),
+        **stopped(estimator),
+    )
 
 
 def _finding(facts: Facts, estimator: Estimator, timeouts: TimedOut) -> Finding:

@@ -10,7 +10,9 @@ The end of a process, in the words of whoever saw it:
 - the kernel and the container: `Out of memory: Killed process`, `oom-kill event`, `OOMKilled`
 - launchers: torchrun (`failed (exitcode: -9)`, `Root Cause`), srun (`Exited with exit code`), mpirun and prterun
   (`exited on signal`), MPICH, DeepSpeed, Horovod, torch.multiprocessing, Ray, kubectl
-- Slurm's `CANCELLED ... DUE TO PREEMPTION` and the like.
+- Slurm's `CANCELLED ... DUE TO PREEMPTION` and the like
+- NCCL's RAS (`ncclras`): processes that it considers dead, after a minute without an answer; those that did not answer
+  one question are a warning. Where the end itself is on record, that is told instead.
 
 The first death is named. What follows is told apart: SIGTERM (-15, 143) and SIGKILL after another death are the
 launcher cleaning up; errors in the words of NCCL or of a socket (`DistBackendError`, connection reset) fall with
@@ -61,9 +63,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.deaths import ABORT, BUS, KILL, Death, FirstDeath, Nature, ended_well, first_death
+from ncclcheck.facts.ras import LostProcess, lost_processes
 from ncclcheck.facts.timeouts import death_follows
-from ncclcheck.rules.common import listed, no_number, stopped
-from ncclcheck.rules.failures import STOPPERS
+from ncclcheck.rules.common import counted, listed, no_number, stopped
+from ncclcheck.rules.failures import STOPPERS, ranks_in_words
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -86,6 +89,10 @@ _FIX_STOPPED = "nothing, if it was meant; sacct -j <job> -o State,ExitCode,Elaps
 _FIX_EXIT = (
     "the output of that rank before its end (stderr); @record of torch.distributed.elastic keeps the first error"
 )
+_FIX_LOST = (
+    "on that machine: ps -o pid,stat,wchan,cmd -p {0}, dmesg -T | tail; gone: its own output and the launcher's exit"
+    " code; there: py-spy dump --native --pid {0}; ncclras -v again after a minute tells whether it came back"
+)
 _MOST_NAMED = 3
 # By words of an error: the rule that explains it.
 _EXPLAINED = (
@@ -100,8 +107,39 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     first = first_death(facts)
     if first is not None:
         yield _finding(facts, estimator, first)
-    elif not ended_well(facts):
+    elif ended_well(facts):
+        return
+    elif lost := lost_processes(facts):
+        yield _lost(estimator, [one for one in lost if one.dead == lost[0].dead])
+    else:
         yield NotEvaluated(_NEEDS)
+
+
+def _lost(estimator: Estimator, lost: list[LostProcess]) -> Finding:
+    """What RAS says, where nobody saw the end."""
+    dead = lost[0].dead
+    who = counted(len(lost), "process", "processes")
+    said = "dead" if dead else "silent"
+    return RULE.finding(
+        Severity.ERROR if dead else Severity.WARNING,
+        Confidence.MEDIUM if dead else Confidence.LOW,
+        f"NCCL's RAS finds {who} {said}: {listed([_process(one) for one in lost], _MOST_NAMED)}",
+        _FIX_LOST.format(lost[0].pid),
+        {
+            "hosts": tuple(dict.fromkeys(one.machine for one in lost)),
+            "ranks": tuple(str(rank) for one in lost for rank in one.ranks),
+        },
+        tuple(one.evidence for one in lost[:_MOST_NAMED]),
+        causes=STOPPERS,
+        **stopped(estimator),
+    )
+
+
+def _process(one: LostProcess) -> str:
+    """`rank 3 on n2 (pid 811, GPU 1)`."""
+    ranks = ranks_in_words(one.ranks) if one.ranks else "a process"
+    gpus = f", GPU {one.gpus}" if one.gpus else ""
+    return f"{ranks} on {one.machine} (pid {one.pid}{gpus})"
 
 
 def _finding(facts: Facts, estimator: Estimator, first: FirstDeath) -> Finding:

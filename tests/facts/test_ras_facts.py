@@ -1,0 +1,47 @@
+"""Who is gone and who stands, by what RAS says."""
+
+from __future__ import annotations
+
+from fact_samples import facts_of
+
+from ncclcheck.facts.ras import lost_processes, standing_ranks
+
+EVENT = "[2026-02-03 04:05:{:02}] PEER_{}: Process 812 on node 10.0.0.9 managing GPU 4"
+REPORT = [
+    "Communicators... (0.00s)",
+    "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors",
+    "    0         1         1         4         4         4   RUNNING  MISMATCH",
+    "Warnings",
+    "#0-0 (00000000000000aa) MISMATCH",
+    "  Communicator ranks have different Reduce operation counts",
+]
+BEHIND = "  Rank 3 has launched up to operation {} -- GPU 3 managed by process 9 on node 10.0.0.9"
+
+
+def report(behind: int, ahead: int) -> list[str]:
+    return [*REPORT, f"  3 ranks have launched up to operation {ahead}", BEHIND.format(behind)]
+
+
+def test_what_was_seen_last_counts() -> None:
+    dead = facts_of([EVENT.format(1, "UNRESPONSIVE"), EVENT.format(2, "DEAD")])
+    assert [(one.pid, one.machine, one.dead) for one in lost_processes(dead)] == [("812", "10.0.0.9", True)]
+    back = facts_of([EVENT.format(1, "UNRESPONSIVE"), EVENT.format(2, "RECOVERED")])
+    assert lost_processes(back) == ()
+
+
+def test_an_address_is_the_machine_that_bootstraps_there() -> None:
+    log = ["n7:812:812 [4] NCCL INFO Bootstrap : Using eth0:10.0.0.9<0>"]
+    (one,) = lost_processes(facts_of([*log, EVENT.format(2, "DEAD")]))
+    assert one.machine == "n7"
+
+
+def test_only_counts_that_stay_the_same_stand() -> None:
+    (one,) = standing_ranks(facts_of([*report(7, 8), *report(7, 8)]))
+    assert (one.rank, one.operation, one.launched, one.ahead, one.pid) == (3, "Reduce", 7, 8, "9")
+    for first, second in (((7, 8), (7, 9)), ((7, 8), (8, 9)), ((7, 8), (9, 9))):
+        assert standing_ranks(facts_of([*report(*first), *report(*second)])) == ()
+    assert standing_ranks(facts_of(report(7, 8))) == ()
+
+
+def test_one_that_moves_on_stands_no_more() -> None:
+    assert standing_ranks(facts_of([*report(7, 8), *report(7, 8), *report(8, 9)])) == ()
