@@ -109,7 +109,7 @@ NAMES = {
 }
 
 # What a rule costs, on one fail fixture at least: bandwidth (an estimate), GPU-hours of a job that stands, or seconds.
-BANDWIDTH, GPU_HOURS, SECONDS = "GB/s", "GPU-hours", "s at each init"
+BANDWIDTH, GPU_HOURS, SECONDS, LATENCY = "GB/s", "GPU-hours", "s at each init", "s of latency"
 NUMBERS = {
     **dict.fromkeys(("NET001", "NET002", "NET004", "NET005", "NET006"), BANDWIDTH),
     "PRF001": BANDWIDTH,
@@ -125,6 +125,7 @@ NUMBERS = {
     **dict.fromkeys(("HST001", "HST002", "HST005", "HST006", "ENV003", "ENV004"), GPU_HOURS),
     **dict.fromkeys(("RUN001", "RUN002", "RUN003", "RUN004", "RUN005", "RUN007", "RUN010"), GPU_HOURS),
     "RUN008": SECONDS,
+    "PRF003": LATENCY,
 }
 # Rules that cost nothing by themselves: what hides, what follows from another fault, what is only old.
 WITHOUT_NUMBER = {"ENV002", "ENV007", "RUN006", "RUN009", "PRF002", "LOG001", "LOG002", "LOG003", "LOG004"}

@@ -17,6 +17,7 @@ from ncclcheck.estimate.model import Model, Plateau, shipped_model
 from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import size_text, with_range
 from ncclcheck.estimate.ranges import Range, exactly, spread
+from ncclcheck.estimate.training.latency_share import LatencyShare, latency_share
 from ncclcheck.estimate.training.step import Reached, StepEstimate, of_configs
 from ncclcheck.estimate.training.workload import Workload, of_plan
 from ncclcheck.facts.measured import Measured
@@ -182,6 +183,17 @@ class Estimator:
             return self._step(sides) if pairs else None
         reached = Reached(measured.collective, Range(measured.least, measured.busbw, measured.most))
         return self._step(self._as_fast(sides, measured.busbw), reached, reached)
+
+    def latency_share(self, workload: Workload) -> LatencyShare | None:
+        """How much of the time of these calls is latency, on the job as it is. None: see `why_not`."""
+        _, pairs, sides = self._pairs({}, {})
+        if not pairs:
+            return None
+        try:
+            return latency_share(self.model, [config for config, _ in sides], workload)
+        except NotModelledError as error:
+            self._why_not = f"the model has no number for these calls: {error}"
+            return None
 
     def _as_fast(self, sides: list[tuple[Config, Config]], busbw: float) -> list[tuple[Config, Config]]:
         """Those that could reach so many GB/s before the change; all of them if none can."""

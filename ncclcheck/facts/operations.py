@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.picture import OperationKind
+from ncclcheck.facts.printed import MAX_EVIDENCE
 from ncclcheck.facts.question import question
 from ncclcheck.facts.traffic import Traffic
 
@@ -28,3 +30,10 @@ def operations(facts: Traffic) -> tuple[OperationKind, ...]:
         name, size = DATATYPES.get(datatype, ("", None))
         found.append(OperationKind(op, count, name, None if size is None else count * size, nranks, calls))
     return tuple(sorted(found, key=lambda one: (-(one.nbytes or 0) * one.calls, one.op, one.count)))
+
+
+@question
+def first_calls(facts: Traffic) -> tuple[Evidence, ...]:
+    """The first call on record of each operation."""
+    rows = facts["collectives"].unique("op", keep="first", maintain_order=True).select("source", "line")
+    return tuple(facts.evidence(*at) for at in rows.head(MAX_EVIDENCE).iter_rows())

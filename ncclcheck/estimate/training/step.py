@@ -16,6 +16,7 @@ from ncclcheck.estimate.options import EstimateOptions
 from ncclcheck.estimate.quantities import size_text
 from ncclcheck.estimate.ranges import Range, spread, total
 from ncclcheck.estimate.training.money import Loss, loss
+from ncclcheck.estimate.training.parallelism import Place
 from ncclcheck.estimate.training.step_time import Calls, Load, Timed, Timing, timing_of
 from ncclcheck.estimate.training.workload import Collective, Workload
 from ncclcheck.facts.busbw import busbw_factor
@@ -67,12 +68,8 @@ class Reached(NamedTuple):
     busbw: Range
 
 
-def timed(model: Model, config: Config, collective: Collective, measured: Reached | None = None) -> Timed:
-    """The calls of one rank on a job of this configuration. Raises NotModelledError.
-
-    measured: what the whole job reaches. Between nodes it holds for the same collective, for all that rings carry where
-    rings were measured, and no other reaches more.
-    """
+def group_of(config: Config, collective: Collective) -> tuple[Config, Place]:
+    """The configuration of the ranks that a collective is among, and where they lie in the job's."""
     place = collective.place(config.gpus_per_node)
     group = replace(
         config,
@@ -81,6 +78,16 @@ def timed(model: Model, config: Config, collective: Collective, measured: Reache
         sharing=place.sharing if place.nodes > 1 else 1,
         collective=collective.op,
     )
+    return group, place
+
+
+def timed(model: Model, config: Config, collective: Collective, measured: Reached | None = None) -> Timed:
+    """The calls of one rank on a job of this configuration. Raises NotModelledError.
+
+    measured: what the whole job reaches. Between nodes it holds for the same collective, for all that rings carry where
+    rings were measured, and no other reaches more.
+    """
+    group, place = group_of(config, collective)
     modelled = model.at(group, max(1, round(collective.nbytes)))
     busbw, limit = modelled.busbw, modelled.limit
     if measured is not None and (place.nodes > 1 or config.nodes == 1):
