@@ -126,6 +126,7 @@ NUMBERS = {
     **dict.fromkeys(("RUN001", "RUN002", "RUN003", "RUN004", "RUN005", "RUN007", "RUN010"), GPU_HOURS),
     "RUN008": SECONDS,
     "PRF003": LATENCY,
+    "PRF004": BANDWIDTH,
 }
 # Rules that cost nothing by themselves: what hides, what follows from another fault, what is only old.
 WITHOUT_NUMBER = {"ENV002", "ENV007", "RUN006", "RUN009", "PRF002", "LOG001", "LOG002", "LOG003", "LOG004"}

@@ -13,9 +13,9 @@ from ncclcheck.estimate.config import COLLECTIVES, Config, NotModelledError
 from ncclcheck.estimate.estimates import MEASURED, Changes, Cost, Estimate, Expected
 from ncclcheck.estimate.hardware import Hardware
 from ncclcheck.estimate.inputs import inputs_of
-from ncclcheck.estimate.model import Model, Plateau, shipped_model
+from ncclcheck.estimate.model import Model, Plateau, call_seconds, shipped_model
 from ncclcheck.estimate.options import EstimateOptions
-from ncclcheck.estimate.quantities import size_text, with_range
+from ncclcheck.estimate.quantities import rate_text, size_text, with_range
 from ncclcheck.estimate.ranges import Range, exactly, spread
 from ncclcheck.estimate.training.latency_share import LatencyShare, latency_share
 from ncclcheck.estimate.training.step import Reached, StepEstimate, of_configs
@@ -142,6 +142,24 @@ class Estimator:
             FROM_ASSUMPTIONS if assumed else FROM_LOG,
             middle(pairs).healthy.formula,
             inputs,
+        )
+
+    def measured(self, healthy: Range, actual: float, ranks: int, where: str) -> Estimate:
+        """Two measurements of bus bandwidth in GB/s against each other; nothing is modelled."""
+        nbytes, slow = self.options.sync_bytes, exactly(actual)
+        before, after = (call_seconds(rate, nbytes, "all_reduce", ranks) for rate in (healthy, slow))
+        return Estimate(
+            healthy=healthy,
+            actual=slow,
+            slowdown=healthy.scale(1 / actual),
+            limit_healthy=MEASURED,
+            limit_actual=MEASURED,
+            basis=MEASURED,
+            formula=f"measured {where}: {rate_text(healthy.expected)} and {rate_text(actual)} GB/s",
+            sync_bytes=nbytes,
+            sync_seconds_healthy=before,
+            sync_seconds_actual=after,
+            extra_seconds=Range(*(after.expected - one for one in reversed(before))),
         )
 
     def expect_of(self, measured: Measured, changes: Changes | None = None) -> Expected | None:

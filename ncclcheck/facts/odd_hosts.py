@@ -8,6 +8,7 @@ is odd. Where several sets are slow and one machine is in all of them, and in no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -109,7 +110,7 @@ def _comparable(facts: Printed) -> dict[_Key, list[_Set]]:
 def _slow(sets: Sequence[_Set]) -> list[_Set]:
     """Sets under the others and well out of their spread: a minority, slowest first."""
     ordered = sorted(sets, key=lambda one: one.busbw)
-    gaps = [(after.busbw / before.busbw, at + 1) for at, (before, after) in enumerate(zip(ordered, ordered[1:]))]
+    gaps = [(after.busbw / before.busbw, at + 1) for at, (before, after) in enumerate(pairwise(ordered))]
     _, many = max(gaps)
     slow, rest = ordered[:many], ordered[many:]
     if len(slow) >= len(rest) or len(rest) < _FEWEST - 1:

@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ncclcheck.estimate.ranges import Range
 from ncclcheck.facts.measured import binary_size
 from ncclcheck.facts.odd_hosts import Odd, odd_hosts, were_compared
 from ncclcheck.rules.common import listed
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 
 _NEEDS = "tables of nccl-tests of three machines or pairs, each alone: all_reduce_perf -b 1G -e 8G -f 2 -g 8"
 _FIX = (
-    "on {} and on a machine that is well, compare: nvidia-smi -q -d PERFORMANCE,TEMPERATURE under load, nvidia-smi nvlink"
-    " -s, lspci -vv | grep LnkSta, ibstat, dmesg | grep -iE 'xid|aer|mlx5', dcgmi diag -r 3; then measure it again"
+    "on {} and on a machine that is well, compare: nvidia-smi -q -d PERFORMANCE,TEMPERATURE under load, nvidia-smi"
+    " nvlink -s, lspci -vv | grep LnkSta, ibstat, dmesg | grep -iE 'xid|aer|mlx5', dcgmi diag -r 3; then measure again"
 )
 
 
@@ -68,7 +69,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 def _finding(estimator: Estimator, odd: Odd) -> Finding:
     estimate = estimator.measured(
-        (odd.least, odd.others, odd.most), odd.busbw, odd.collective, odd.ranks, f"at {binary_size(odd.size)}"
+        Range(odd.least, odd.others, odd.most), odd.busbw, odd.ranks, f"at {binary_size(odd.size)}"
     )
     return RULE.finding(
         Severity.WARNING,
