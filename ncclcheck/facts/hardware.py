@@ -14,6 +14,7 @@ from ncclcheck.facts.fabric import fabric_states
 from ncclcheck.facts.matrix import ORDER
 from ncclcheck.facts.measurements import of_this_job
 from ncclcheck.facts.question import question
+from ncclcheck.facts.rdma_ports import rail_layers, rail_rates, sibling_rates
 from ncclcheck.facts.seen import Nic
 from ncclcheck.facts.shape import JobShape
 from ncclcheck.facts.topo_file import path_tables, topo_files
@@ -202,12 +203,15 @@ def _undivided(nics: Sequence[Nic]) -> tuple[Nic, ...]:
 
 
 def _rates(facts: Facts) -> tuple[float, ...]:
-    """Rates of net devices that the input proves, Gb/s."""
+    """Rates of net devices that the input proves, Gb/s: those of rails by tools, else what the log and files print."""
+    if told := rail_rates(facts):
+        return told
     listed = {nic.gbit for nics in facts.nic_lists.values() for nic in _undivided(nics) if nic.gbit is not None}
     dumped = facts["topology"].get_column("net_gbps").drop_nulls().unique().to_list()
     filed = {nic.gbit for file in topo_files(facts) for nic in file.nics if nic.rdma and nic.gbit}
     # 1.25 GB/s is what NCCL takes for a socket interface whose speed it cannot read
-    return tuple(sorted({*listed, *filed, *(round(gbps * 8, 1) for gbps in dumped if gbps != 1.25)}))
+    known = {*listed, *filed, *(round(gbps * 8, 1) for gbps in dumped if gbps != 1.25)}
+    return tuple(sorted(known)) or sibling_rates(facts)
 
 
 def _network(facts: Facts) -> str:
@@ -223,7 +227,7 @@ def _network(facts: Facts) -> str:
         return "socket"
     if kinds == {"ib"}:
         links = {nic.link for nics in facts.nic_lists.values() for nic in nics if nic.link}
-        return "roce" if links == {"RoCE"} else "ib"
+        return "roce" if links == {"RoCE"} or (not links and rail_layers(facts) == {"ethernet"}) else "ib"
     return sorted(kinds)[0]
 
 

@@ -19,7 +19,7 @@ class RingRails(NamedTuple):
 
     matched: ring edges of which both ends were seen. channels: ring channels among them; crossing: those that leave
     their rail, wrap-around edges of alternating rings over an odd number of nodes not counted (`odd_wrap`).
-    basis: how rails were told ("rail numbers", "device names", "PCI order", "order of GPUs") or "" if they were not.
+    basis: how rails were told ("rail numbers", "leaf switches", "device names", "PCI order", "order of GPUs") or "".
     names_differ: machines list differently named devices. inferred: judged from one side (see the confidence).
     """
 
@@ -48,7 +48,8 @@ def ring_rails(
 
     edges: one row per printed NET ring edge with columns cid, channel, src, dst, src_dev, dst_dev, direction, machine,
     device, own_dev (text), proxy_rank, nodes (of the communicator, null: unknown), source, line. nics: machine, device,
-    rail, pci. alternating: a ring pattern has crossNic 2; None: no pattern is in the input.
+    rail, leaf (rail by the switch behind it), pci. alternating: a ring pattern has crossNic 2; None: no pattern is in
+    the input.
     """
     edges = edges.filter(pl.col("machine").is_not_null())
     if edges.height == 0:
@@ -104,6 +105,9 @@ def _with_rails(edges: pl.DataFrame, nics: pl.DataFrame) -> tuple[pl.DataFrame, 
             "rail numbers",
             False,
         )
+    if known.get_column("leaf").null_count() == 0:
+        wired = known.select("machine", "device", rail="leaf")
+        return edges.join(wired, on=["machine", "device"], how="left"), "leaf switches", False
     if same_lists:
         contradicted = _contradicts(used, by_gpu)
         return edges.with_columns(rail=pl.col("device")), "device names", contradicted

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ncclcheck.facts.evidence import Evidence
@@ -153,36 +153,33 @@ def siblings(some: tuple[Port, ...]) -> tuple[tuple[Port, ...], ...]:
 @question
 def slow_ports(facts: Traffic) -> tuple[Odd, ...]:
     """Active ports that are slower than the other rails, or siblings, of their machine."""
-    rates: Callable[[Port], float] = lambda port: port.gbit  # noqa: E731
-    active = tuple(port for port in ports(facts) if port.gbit and not port.is_other)
-    found = [*_odd_rails(active, rates)]
-    found += [
-        odd for odd in _odd_siblings(active, rates) if not any(p in one.ports for one in found for p in odd.ports)
-    ]
+    active = _active(facts)
+    found = [*_odd_rails(active)]
+    found += [odd for odd in _odd_siblings(active) if not any(p in one.ports for one in found for p in odd.ports)]
     return tuple(found)
 
 
-def _odd_rails(active: tuple[Port, ...], value: Callable[[Port], float]) -> list[Odd]:
+def _odd_rails(active: tuple[Port, ...]) -> list[Odd]:
     rails: dict[tuple[Place, str, str], list[Port]] = {}
     for port in active:
         if port.rail:
             rails.setdefault((port.place, port.rail, port.layer), []).append(port)
     found = []
     for group in rails.values():
-        usual = max(group, key=value)
-        less = tuple(port for port in group if value(port) < value(usual))
+        usual = max(group, key=lambda port: port.gbit)
+        less = tuple(port for port in group if port.gbit < usual.gbit)
         if less:
             found.append(Odd(less, usual, True))
     return found
 
 
-def _odd_siblings(active: tuple[Port, ...], value: Callable[[Port], float]) -> list[Odd]:
+def _odd_siblings(active: tuple[Port, ...]) -> list[Odd]:
     found = []
     for group in siblings(active):
-        common, count = Counter(value(port) for port in group).most_common(1)[0]
-        less = tuple(port for port in group if value(port) < common)
+        common, count = Counter(port.gbit for port in group).most_common(1)[0]
+        less = tuple(port for port in group if port.gbit < common)
         if less and count * 2 > len(group) and not any(port.idle for port in less):
-            found.append(Odd(less, next(port for port in group if value(port) == common), False))
+            found.append(Odd(less, next(port for port in group if port.gbit == common), False))
     return found
 
 
@@ -212,13 +209,29 @@ def down_ports(facts: Traffic) -> tuple[Odd, ...]:
 
 @question
 def rail_rates(facts: Traffic) -> tuple[float, ...]:
-    """Rates of the job's rails, Gb/s; where none is known those of the largest groups of siblings. Empty: unknown."""
-    active = tuple(port for port in ports(facts) if port.gbit and not port.is_other)
-    rails = [port for port in active if port.rail] or [port for group in siblings(active) for port in group]
-    fastest = max((port.gbit for port in rails), default=0.0)
-    if rails and not any(port.rail for port in rails):
-        rails = [port for port in rails if port.gbit == fastest]
-    return tuple(sorted({port.gbit for port in rails}))
+    """Rates of the job's rails, Gb/s; empty: unknown."""
+    return tuple(sorted({port.gbit for port in _active(facts) if port.rail}))
+
+
+@question
+def sibling_rates(facts: Traffic) -> tuple[float, ...]:
+    """The rate of the fastest siblings, Gb/s: the rails of a machine of which no log tells. Empty: unknown."""
+    rates = [port.gbit for group in siblings(_active(facts)) for port in group]
+    return (max(rates),) if rates else ()
+
+
+@question
+def rail_layers(facts: Traffic) -> frozenset[str]:
+    """Link layers of the rails, where they are known, else of the fastest siblings."""
+    rails = [port for port in _active(facts) if port.rail]
+    if not rails:
+        rails = [p for group in siblings(_active(facts)) for p in group if p.gbit == sibling_rates(facts)[0]]
+    return frozenset(port.layer for port in rails if port.layer)
+
+
+def _active(facts: Traffic) -> tuple[Port, ...]:
+    """Active ports with a rate that may be rails."""
+    return tuple(port for port in ports(facts) if port.gbit and not port.is_other)
 
 
 @question

@@ -11,6 +11,7 @@ from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.edges import alike, edge_groups, printed_edges, ring_edges
 from ncclcheck.facts.fabric import DOMAIN_GPUS, nvlink_over_machines
+from ncclcheck.facts.leaves import leaves
 from ncclcheck.facts.printed import MAX_EVIDENCE, Printed
 from ncclcheck.facts.rails import RingRails, ring_rails
 from ncclcheck.facts.seen import Communicator, Crossing, EdgeGroup, GdrRefusal, Nic, Seen, SharedGpu
@@ -402,6 +403,9 @@ class Traffic(Printed):
         listed = self.nic_table.join(self.machine_table, on="proc").select(
             "machine", pl.col("name").alias("device"), "rail", "pci"
         )
+        wired = [(machine, device, rail) for (machine, device), rail in leaves(self).rails.items()]
+        wiring = pl.DataFrame(wired, {"machine": pl.String, "device": pl.String, "leaf": pl.String}, orient="row")
+        listed = listed.join(wiring, on=["machine", "device"], how="left", maintain_order="left")
         patterns = self["graphs"].filter(pl.col("pattern") == 4)
         alternating = bool(patterns.select((pl.col("cross_nic") == 2).any()).item()) if patterns.height else None
         nodes = self._crosses.select(cid=pl.col("cid").cast(pl.Int64), nodes="nnodes")

@@ -6,15 +6,20 @@ From a log: ring edges between nodes (connection 0) whose send-side and receive-
 as a share x of the ring channels. GPU numbers prove nothing: with PXN a ring enters at the GPU beside the NIC and
 leaves from another GPU through the same NIC (`1[1] -> 8[0] [send] via NET/IB/0(0)`; the number in parentheses is a
 rank). Tree edges do not count. Indexes are compared between hosts by rail: rail number of the log or the
-plugin, equal device names, order by PCI address, then the GPU beside the device, whichever all hosts can
-answer first. Until 2.29.3 the index order is what libibverbs returned on that host.
+plugin, the leaf switches behind the devices (`ibnetdiscover`), equal device names, order by PCI address, then the GPU
+beside the device, whichever all hosts can answer first. Until 2.29.3 the index order is what libibverbs returned on
+that host.
 
 From `nvidia-smi topo -m` or a topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE): some GPUs have a NIC at PXB or
 nearer and others only PHB or worse, or such NICs serve unequal numbers of GPUs. NICs near no GPU are front-end or
 storage and are dropped first.
 
+From `ibnetdiscover`: an adapter of a machine sits on a leaf where the other machines have another one, though the
+fabric is wired by rails: two cables are swapped.
+
 It is a warning when a cause is on record (NCCL_CROSS_NIC=1, HCAs missing or listed in another order on a host, nodes
-with different crossNic, an uneven matrix), and information otherwise, because NCCL and this tool do not see the fabric.
+with different crossNic, an uneven matrix, a swapped cable), and information otherwise, because NCCL and this tool do
+not see the fabric.
 
 ## Why it costs
 
@@ -41,6 +46,7 @@ with `NCCL_CROSS_NIC set by environment to 1.`: x = 1.
 - The same local devices on every node for a communicator; whole nodes, or equal `CUDA_VISIBLE_DEVICES`.
 - PXN on (`NCCL_PXN_DISABLE` unset) so that any GPU can use the NIC of its rail.
 - Mixed crossNic within a job misjoins rings before 2.28.3: update.
+- Swapped cable: put it into the leaf of its rail; `ibnetdiscover | grep <machine>` shows the switch of each adapter.
 - Uneven matrix: an HCA is missing, down, or in the wrong slot; compare `lspci -tv` of two nodes. In a virtual machine
   give the instance type's topology file.
 
@@ -50,7 +56,8 @@ One NIC per node. The same NIC at both ends. Alternating rings: with crossNic 2 
 channels, so exit A meets entry A; an odd number of nodes leaves one crossing wrap-around edge per ring (share at most
 1/nodes). Names that differ while rails are equal. k GPUs per NIC evenly (two per NIC on many 8-GPU, 4-NIC machines).
 All GPUs equally far: a flat virtual machine is not a rail question. NUMA-per-quadrant hosts with PXB here and SYS
-elsewhere. EFA and TCPX(O) have no rails of this kind; sockets are not evaluated.
+elsewhere. All adapters of a machine on one leaf: that fabric has no rails. EFA and TCPX(O) have no rails of this kind;
+sockets are not evaluated.
 
 ## References
 
@@ -62,18 +69,19 @@ elsewhere. EFA and TCPX(O) have no rails of this kind; sockets are not evaluated
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.leaves import Misplaced, leaves
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.rails import RingRails
 from ncclcheck.facts.seen import Seen
 from ncclcheck.facts.topo_file import path_tables
-from ncclcheck.rules.common import compared, no_number
+from ncclcheck.rules.common import compared, counted, listed, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -85,7 +93,10 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     matrices = [matrix for matrix in path_tables(facts) if len(matrix.gpus) > 1]
     for matrix in matrices:
         yield from _from_matrix(matrix, estimator)
-    if facts.communicators or facts.edges or not matrices:
+    misplaced = leaves(facts).misplaced
+    if misplaced:
+        yield _swapped(misplaced, estimator)
+    elif facts.communicators or facts.edges or not matrices:
         yield from _from_rings(facts, estimator)
 
 
@@ -105,6 +116,8 @@ def _from_rings(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEva
     if lists and all(len(nics) == 1 for nics in lists):
         return  # one net device per machine: there is one rail
     rails = facts.ring_rails
+    if rails is not None and set(rails.machines) <= leaves(facts).flat:
+        return  # all adapters of a machine on one leaf: the fabric has no rails
     if rails is None:
         yield NotEvaluated("channel lines of rings between machines, with both ends in the input")
     elif rails.nics_per_machine < 2:
@@ -179,6 +192,28 @@ def _cause(rails: RingRails, facts: Facts) -> tuple[str, tuple[Evidence, ...]]:
 def _list_lines(facts: Facts) -> tuple[Evidence, ...]:
     devices: list[Seen] = [sign for sign in facts.rdma_signs if sign.value.startswith("device ")]
     return evidence_of(devices, 2)
+
+
+# ----------------------------------------------------------------------------------------------------- from a fabric
+
+
+def _swapped(misplaced: Sequence[Misplaced], estimator: Estimator) -> Finding:
+    """Adapters on leaves of other rails: every channel over one crosses at its machine."""
+    machines = tuple(sorted({one.machine for one in misplaced}))
+    worst = max(sum(one.machine == machine for one in misplaced) for machine in machines)
+    first = misplaced[0]
+    are = [f"{one.device} of {one.machine} on {one.leaf} (there {listed(one.usual)})" for one in misplaced]
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=Confidence.HIGH if len(misplaced) > 1 else Confidence.MEDIUM,
+        message=f"The fabric is wired by rails, and {counted(len(misplaced), 'adapter')} on the leaf of another:"
+        f" {listed(are)}",
+        fix=f"put the cables into the leaves of their rails (swapped at {first.machine}?); ibnetdiscover shows the"
+        " switch of each adapter",
+        subject={"hosts": machines, "devices": tuple(sorted({one.device for one in misplaced}))},
+        evidence=evidence_of(misplaced, 4),
+        **compared(estimator, {}, {"crossing_share": min(1.0, worst / first.adapters)}),
+    )
 
 
 # ----------------------------------------------------------------------------------------------------- from a matrix
