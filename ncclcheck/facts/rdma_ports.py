@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.filters import hca_filters
-from ncclcheck.facts.hcas import near_devices, used_devices
+from ncclcheck.facts.hcas import Listing, near_devices, used_devices
 from ncclcheck.facts.outputs import Place
 from ncclcheck.facts.parts import Part, Value, of_kind
 from ncclcheck.facts.question import question
@@ -227,6 +227,21 @@ def rail_layers(facts: Traffic) -> frozenset[str]:
     if not rails:
         rails = [p for group in siblings(_active(facts)) for p in group if p.gbit == sibling_rates(facts)[0]]
     return frozenset(port.layer for port in rails if port.layer)
+
+
+def with_rates(facts: Traffic, machines: Sequence[Listing]) -> list[Listing]:
+    """Listings with the rates that tools tell of their devices, if they tell all that the log leaves open: rates of
+    some machines alone cannot be compared."""
+    told = {(port.machine, port.device): port for port in ports(facts) if port.gbit}
+    found = []
+    for one in machines:
+        mine = [told[key] for device in one.devices if not device.gbit and (key := (one.machine, device.name)) in told]
+        rates = {port.device: port.gbit for port in mine}
+        rated = tuple(device._replace(gbit=device.gbit or rates.get(device.name, 0.0)) for device in one.devices)
+        slowest = sorted(mine, key=lambda port: port.gbit)[:1]
+        lines = tuple(line for port in slowest for line in port.evidence("rate_gbit"))
+        found.append(one._replace(devices=rated, evidence=(*one.evidence[:1], *lines, *one.evidence[1:])))
+    return found if all(device.gbit for one in found for device in one.devices) else list(machines)
 
 
 def _active(facts: Traffic) -> tuple[Port, ...]:

@@ -4,10 +4,10 @@
 
 The `NET/IB : Using` lists of all machines of a job, joined over the ranks of each machine first (a rank that is pinned
 to its own adapter lists only that one), and from 2.27.3 on the rates of the devices (`NET/IB: [0] mlx5_0 ...
-speed=400000`, subsystem NET). Compared are compute devices: those of the link layer that most devices have, and of the
-highest rate of the job where rates are printed; front-end and storage ports do not count. Where the lists do not tell,
-NCCL's own count does, from 2.30.3 on (`Local Net device counts across ranks: min 6 max 8`, or the warning `Detected
-mixed local Net device counts`).
+speed=400000`, subsystem NET), or those that `ibstat` and the like tell of all of them. Compared are compute devices:
+those of the link layer that most devices have, and of the highest rate of the job where rates are known; front-end and
+storage ports do not count. Where the lists do not tell, NCCL's own count does, from 2.30.3 on (`Local Net device counts
+across ranks: min 6 max 8`, or the warning `Detected mixed local Net device counts`).
 
 Different counts or rates are an error. Equal counts under different names, or in another order, are information.
 
@@ -58,6 +58,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of
 from ncclcheck.facts.hcas import Hca, Listing, listings, used_devices
+from ncclcheck.facts.rdma_ports import with_rates
 from ncclcheck.rules.common import compared, counted, listed, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -109,7 +110,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     for listing in listings(facts):
         if listing.whole:
             jobs.setdefault(listing.job, []).append(listing)
-    several = [machines for listings in jobs.values() if len(machines := _with_compute(listings)) > 1]
+    compared_jobs = [_with_compute(with_rates(facts, machines)) for machines in jobs.values()]
+    several = [machines for machines in compared_jobs if len(machines) > 1]
     for machines in several:
         yield from _compare(facts, estimator, machines)
     if not several:

@@ -14,6 +14,9 @@ A queue pair of RoCE needs a row of the port's GID table that its peer can reach
 - `GID table change` on a RoCE port and failures beside it: an address was added or removed while queue pairs used the
   table. Without failures: information.
 
+- `show_gids` has no row at NCCL_IB_GID_INDEX, or a link-local one, on a device that the machine lists as RoCE and that
+  has a routable row; asked only where the log does not show that the job connects all the same.
+
 2.24.3 and newer print device, state, index and both GIDs; 2.19.1 to 2.23.4 the number of the error; older releases its
 words.
 
@@ -68,6 +71,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.gids import WrongRow, wrong_rows
 from ncclcheck.facts.ports import PortEvents, port_events
 from ncclcheck.facts.verbs import VerbsFailure, verbs_failures
 from ncclcheck.rules.common import listed, no_number, place, stopped
@@ -112,11 +116,39 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             groups.setdefault(meaning, []).append(failure)
     for meaning, failures in groups.items():
         yield _finding(facts, estimator, meaning, failures)
+    if not groups and not facts.rings_connected:
+        yield from _by_table(facts, estimator)
     changes = [event for event in port_events(facts) if event.kind == "gid" and _is_roce(facts, event)]
     if changes:
         yield _changed(facts, estimator, changes, bool(groups or facts.failed_completions))
     elif not groups and not facts.visibility.info and not facts.failures():
         yield NotEvaluated(_NEEDS)
+
+
+def _by_table(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
+    """Rows that NCCL_IB_GID_INDEX points at, by the machine's own table."""
+    by_problem: dict[str, list[WrongRow]] = {}
+    for row in wrong_rows(facts):
+        by_problem.setdefault(row.problem, []).append(row)
+    for problem, rows in by_problem.items():
+        machines = tuple(sorted({row.machine for row in rows if row.machine}))
+        devices = tuple(sorted({row.device for row in rows}))
+        common = set(rows[0].right).intersection(*(row.right for row in rows))
+        absent = problem == "absent"
+        index = (
+            f"NCCL_IB_GID_INDEX={min(common)}" if common else "unset NCCL_IB_GID_INDEX (NCCL 2.21.5 and newer choose)"
+        )
+        link_local = no_number("a link-local address works within one subnet, and not beyond it")
+        yield RULE.finding(
+            Severity.ERROR if absent else Severity.WARNING,
+            Confidence.HIGH if absent else Confidence.MEDIUM,
+            f"NCCL_IB_GID_INDEX={rows[0].row} is {'no row' if absent else 'a link-local row'} of the GID table of"
+            f" {listed(devices)} on {place(machines, 'a machine')}",
+            f"{index}: RoCE v2 with an IPv4 address, by show_gids; the same on all hosts",
+            {"hosts": machines, "devices": devices, "variable": ("NCCL_IB_GID_INDEX",)},
+            evidence_of(rows),
+            **(stopped(estimator) if absent else link_local),
+        )
 
 
 def _meaning(failure: VerbsFailure) -> str:
