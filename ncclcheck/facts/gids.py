@@ -13,8 +13,8 @@ from ncclcheck.facts.traffic import Traffic
 
 
 class WrongRow(NamedTuple):
-    """row: NCCL_IB_GID_INDEX, on one device that the job lists. problem: "absent" or "link-local". right: indexes of its rows
-    of RoCE v2 with an IPv4 address."""
+    """row: NCCL_IB_GID_INDEX, on one device that the job lists. problem: "absent" or "link-local". right: indexes of
+    its rows of RoCE v2 with an IPv4 address."""
 
     machine: str
     device: str
