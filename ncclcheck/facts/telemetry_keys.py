@@ -167,6 +167,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "shm_mib": Key("size of /dev/shm"),
         "memlock_kib": Key("limit of locked memory; inf: unlimited"),
         "nofile": Key("limit of open files; inf: unlimited"),
+        "nofile_hard": Key("how far a process may raise its limit of open files: NCCL does"),
         "nproc": Key("limit of processes; inf: unlimited"),
         "fabric_manager": Key("what the fabric manager says of its failure"),
         "topology_failed": Key("yes: nvidia-smi could not print its matrix"),

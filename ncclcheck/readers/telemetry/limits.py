@@ -19,8 +19,10 @@ class Limits(LineReader):
     take_zsh = take_bash
 
     def take_proc(self, line: int, fields: Fields) -> bool:
-        bytes_of_it = 1024 if fields["name"] == "locked memory" else 1
-        return self._take(line, _BY_NAME.get(fields["name"]), fields["value"], bytes_of_it)
+        name = fields["name"]
+        if not self._take(line, _BY_NAME.get(name), fields["value"], 1024 if name == "locked memory" else 1):
+            return False
+        return self._take(line, "nofile_hard", fields["hard"]) if name == "open files" else True
 
     def take_head(self, line: int, fields: Fields) -> bool:
         return not self.told

@@ -14,6 +14,11 @@ the NET subsystem:
 
 On one machine nothing uses it: information.
 
+`lsmod` and the kernel's log tell of the module itself: the line of `nvidia` in lsmod lists who uses it, and
+`nvidia_peermem: Unknown symbol ib_register_peer_memory_client` is a driver that was built without the OFED. Where
+edges are staged and the driver's modules are the proprietary ones, which know no dma-buf, that is the reason. Alone it
+is information at most: dma-buf does without the module.
+
 ## Why it costs
 
 All data between machines is copied to host memory and back. One GPU and one NIC reach about 5.7 GB/s on PCIe gen 3, 8.8
@@ -60,6 +65,7 @@ from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machines_of
 from ncclcheck.facts.gdr import devices_that_can
+from ncclcheck.facts.peer_memory import NoPeerMemory, without_peer_memory
 from ncclcheck.facts.seen import GdrRefusal
 from ncclcheck.rules.common import compared, listed, no_number, place, stopped
 from ncclcheck.rules.gdr.hardware import cards_without_gdr, omni_path, staged_edges
@@ -105,7 +111,33 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         numbers = compared(estimator, {"gdr": True}, {"gdr": False})
         yield _finding(facts, lines, Severity.ERROR, sure, _reason(facts), numbers)
     elif not devices_that_can(facts) and _open(facts):
-        yield NotEvaluated(_NEEDS)
+        lacking = without_peer_memory(facts)
+        if lacking and lacking.dmabuf is not True and not facts.notes("dmabuf_available"):
+            yield _by_module(facts, estimator, lacking)
+        if not (lacking and staged_edges(facts)):
+            yield NotEvaluated(_NEEDS)
+
+
+def _by_module(facts: Facts, estimator: Estimator, lacking: NoPeerMemory) -> Finding:
+    """The module is not there. What that costs is known only where traffic is staged."""
+    staged = bool(staged_edges(facts))
+    why = f" (the kernel found no {lacking.refused})" if lacking.refused else ""
+    proprietary = "; its proprietary kernel modules know no dma-buf" if lacking.dmabuf is False else ""
+    certain = staged and lacking.dmabuf is False
+    return RULE.finding(
+        Severity.ERROR if certain else Severity.INFO,
+        Confidence.HIGH if certain else Confidence.LOW,
+        f"nvidia_peermem is not loaded on {place(lacking.machines, 'a machine')}{why}{proprietary}: GPUDirect RDMA"
+        + (" is off" if certain else " needs dma-buf there"),
+        _FIX,
+        {"hosts": lacking.machines},
+        lacking.evidence,
+        **(
+            compared(estimator, {"gdr": True}, {"gdr": False})
+            if staged
+            else no_number("nothing tells whether GPUDirect RDMA is off: dma-buf may do it")
+        ),
+    )
 
 
 def _refused(facts: Facts) -> list[GdrRefusal]:
@@ -160,6 +192,9 @@ def _reason(facts: Facts) -> str:
     drivers = [int(seen.value) for seen in facts.notes("cuda_driver_version") if seen.value.isdecimal()]
     if any(seen.value.rstrip(".") == "0" for seen in facts.settings("NCCL_DMABUF_ENABLE")):
         return "; NCCL_DMABUF_ENABLE=0 leaves only the module"
+    lacking = without_peer_memory(facts)
+    if lacking and lacking.refused:
+        return f"; the kernel refused nvidia_peermem for want of {lacking.refused}"
     if facts.notes("dmabuf_available"):
         return "; the GPU's side offers dma-buf, so the kernel or the NIC's driver lacks it"
     if (facts.release or _DMABUF_RELEASE) < _DMABUF_RELEASE:

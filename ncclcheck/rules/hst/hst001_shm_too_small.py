@@ -8,6 +8,9 @@ Failures of NCCL's segments in `/dev/shm`:
 - `Error while creating|attaching to shared memory segment /dev/shm/nccl-XXXXXX (size N)`
 - the traces behind them (`transport/shm.cc:114 -> 2`)
 
+A warning where `df` shows a /dev/shm of 64 MB or less on a machine with several GPUs (or nothing tells how many), and
+no log shows that connections over it work.
+
 ## Why it costs
 
 The job does not start, or dies at the first collective that needs the transport (from 2.22.3 on connections are made
@@ -56,7 +59,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.rules.common import place, stopped
+from ncclcheck.facts.parts import of_kind
+from ncclcheck.facts.process_limits import Told, is_told, told_below
+from ncclcheck.rules.common import no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -75,15 +80,42 @@ _FIX_CUDA = (
     "docker run --ipc=host --ulimit memlock=-1 (ulimit -l unlimited); NCCL_SHM_DISABLE=1 or another driver to test"
 )
 _FIX_RIGHTS = "ls -ld /dev/shm must show drwxrwxrwt; ulimit -l unlimited"
-_NEEDS = "channel lines or 'Connected all rings': no segment has been made where the input ends"
+# MiB: what Docker and Kubernetes give; -H writes it as 68M.
+_SMALL_MIB = 70
+_NEEDS = (
+    "channel lines or 'Connected all rings': no segment has been made where the input ends; before a job `df -h"
+    " /dev/shm` inside the container"
+)
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
     failed = [failure for failure in facts.failures(*_CATEGORIES) if _is_shm(failure)]
     if failed:
         yield _finding(estimator, failed, _refused_by_cuda(facts))
-    elif not facts.edges and not facts.rings_connected:
+    elif facts.edges or facts.rings_connected:
+        return
+    elif (small := told_below(facts, "shm_mib", _SMALL_MIB)) and not _one_gpu(facts):
+        yield _small(small)
+    elif facts.visibility.log or not is_told(facts, "shm_mib"):
         yield NotEvaluated(_NEEDS)
+
+
+def _one_gpu(facts: Facts) -> bool:
+    """Nobody to share memory with."""
+    return len({part.name for part in of_kind(facts, "gpu")}) == 1
+
+
+def _small(told: Told) -> Finding:
+    return RULE.finding(
+        Severity.WARNING,
+        Confidence.MEDIUM,
+        f"/dev/shm of {place(told.machines, 'a machine')} has {told.number:g} MiB, the default of containers: NCCL's"
+        " segments and the tensors of data loaders do not fit",
+        _FIX_SIZE,
+        {"hosts": told.machines},
+        told.evidence,
+        **no_number("nothing has failed yet"),
+    )
 
 
 def _is_shm(failure: Failure) -> bool:

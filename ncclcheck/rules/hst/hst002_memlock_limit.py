@@ -7,7 +7,9 @@ RDMA locks the memory that the adapter reads and writes, and the kernel counts i
 - `Call to ibv_create_cq failed with error Cannot allocate memory`, the same of `ibv_create_qp`, `ibv_reg_mr`,
   `ibv_reg_mr_iova2` (2.13.4 and newer print the error);
 - the OFI plugin: `Unable to register memory ... Cannot allocate memory`, `Couldn't enable endpoint. RC: -12`;
-- `ulimit -a` or UCX in the job's output show a limit of 64 MiB or less, RDMA is there, and it has not connected yet.
+- UCX in the job's output, or `ulimit -a` and /proc/PID/limits there or beside it, show a limit of 64 MiB or less, RDMA
+  is there (by the log, or by `ibstat` and the like), and it has not connected yet. Without a log the confidence is low:
+  another shell has other limits.
 
 Older releases print the call without its error: then the rule only hints. `Bad address` or `Operation not supported`
 on GPU memory is another matter: nvidia_peermem or DMA-BUF is missing.
@@ -53,13 +55,16 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.parts import of_kind
+from ncclcheck.facts.process_limits import is_told, told_below
+from ncclcheck.facts.seen import Seen
 from ncclcheck.rules.common import listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
-    from ncclcheck.facts.seen import Failure, Seen
+    from ncclcheck.facts.seen import Failure
 
 # Calls that lock memory.
 _LOCKING = re.compile(r"ibv_(?:reg_(?!dmabuf)\w*mr\w*|create_[cq][pq])$")
@@ -83,8 +88,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     elif mute:
         yield _hint(mute)
     elif (limits := _small_limits(facts)) and not _registered(facts):
-        yield _finding_limit(estimator, limits)
-    elif not _registered(facts):
+        yield _finding_limit(facts, estimator, limits)
+    elif not _registered(facts) and (facts.visibility.log or not is_told(facts, "memlock_kib")):
         yield NotEvaluated(_NEEDS)
 
 
@@ -96,9 +101,12 @@ def _locking(facts: Facts) -> list[Failure]:
 
 
 def _small_limits(facts: Facts) -> list[Seen]:
-    """Limits as `ulimit -a` or UCX print them, in a job that has RDMA."""
+    """Limits as UCX and outputs of tools tell them, in a job or on a machine that has RDMA."""
+    if not facts.rdma_signs and not of_kind(facts, "port"):
+        return []
     small = [one for one in facts.notes("memlock_limit") if one.value.isdecimal() and int(one.value) <= _SMALL_KB]
-    return small if facts.rdma_signs else []
+    told = told_below(facts, "memlock_kib", _SMALL_KB + 1)
+    return [*small, *([Seen(f"{told.number:g}", told.machines, told.evidence)] if told else [])]
 
 
 def _error(failure: Failure) -> str:
@@ -132,11 +140,11 @@ def _finding_exhausted(estimator: Estimator, failures: list[Failure]) -> Finding
     )
 
 
-def _finding_limit(estimator: Estimator, limits: list[Seen]) -> Finding:
+def _finding_limit(facts: Facts, estimator: Estimator, limits: list[Seen]) -> Finding:
     machines = machines_of(limits)
     return RULE.finding(
         Severity.ERROR,
-        Confidence.MEDIUM,
+        Confidence.MEDIUM if facts.visibility.log else Confidence.LOW,
         f"Locked memory is limited to {limits[0].value} KiB on {place(machines, 'a machine')}; RDMA needs it unlimited",
         _FIX,
         {"hosts": machines},

@@ -7,6 +7,10 @@
 - a thread that could not be started: `Call to pthread_create failed: Resource temporarily unavailable` (2.19 to 2.28),
   `Thread creation failed` (2.29.2 and newer), Python's `can't start new thread`.
 
+A warning, where nothing has failed yet, for limits that a job of some size will meet: a **hard** limit of open files
+below 4096 (/proc/PID/limits; NCCL raises the soft one itself, so `ulimit -n` says nothing), or fewer than 1024
+processes (`ulimit -u`).
+
 ## Why it costs
 
 Init or the first connection fails on that host, and all ranks of the job stop: GPUs x time until noticed. It hits large
@@ -48,15 +52,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.facts.process_limits import FILES, Limit, process_limits
-from ncclcheck.rules.common import listed, place, stopped
+from ncclcheck.facts.process_limits import FILES, THREADS, Limit, Told, is_told, process_limits, told_below
+from ncclcheck.rules.common import listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
 
-_NEEDS = "WARN lines of NCCL: NCCL_DEBUG=WARN or INFO (at VERSION they are not printed)"
+_NEEDS = (
+    "WARN lines of NCCL: NCCL_DEBUG=WARN or INFO (at VERSION they are not printed); without a log `cat"
+    " /proc/<pid>/limits` of a rank"
+)
+# Eight ranks with their sockets, descriptors of RDMA and data loaders; threads of as many.
+_FEW_FILES, _FEW_PROCESSES = 4096, 1024
 _FIX_FILES = (
     "ulimit -n 1048576 before the launcher, docker run --ulimit nofile=1048576:1048576, LimitNOFILE= of slurmd or the"
     " container runtime; check grep 'open files' /proc/<pid>/limits and ls /proc/<pid>/fd | wc -l"
@@ -71,8 +80,29 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     limits = process_limits(facts)
     for limit in limits:
         yield _finding(estimator, limit)
-    if not limits and not facts.visibility.info and not facts.failures():
+    low = [
+        (kind, told)
+        for kind, key, least in ((FILES, "nofile_hard", _FEW_FILES), (THREADS, "nproc", _FEW_PROCESSES))
+        if (told := told_below(facts, key, least)) and kind not in {limit.kind for limit in limits}
+    ]
+    for kind, told in low:
+        yield _low(kind, told)
+    settled = facts.visibility.info or facts.failures() or is_told(facts, "nofile_hard")
+    if not limits and not low and not settled:
         yield NotEvaluated(_NEEDS)
+
+
+def _low(kind: str, told: Told) -> Finding:
+    what = "open files (hard limit)" if kind == FILES else "processes and threads"
+    return RULE.finding(
+        Severity.WARNING,
+        Confidence.MEDIUM,
+        f"A process on {place(told.machines, 'a machine')} may have {told.text} {what}: a job of some size needs more",
+        _FIX_FILES if kind == FILES else _FIX_THREADS,
+        {"hosts": told.machines},
+        told.evidence,
+        **no_number("nothing has failed yet"),
+    )
 
 
 def _finding(estimator: Estimator, limit: Limit) -> Finding:

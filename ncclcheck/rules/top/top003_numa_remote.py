@@ -10,7 +10,8 @@
   have a nearer one.
 
 Sockets and NUMA nodes are the same until the firmware splits a socket (NPS2, NPS4 on EPYC, SNC on Xeon). A path that
-crosses NUMA nodes of such a machine is information only.
+crosses NUMA nodes of such a machine is information only. `lscpu` in the input tells sockets from nodes; else more than
+two nodes are taken for a split.
 
 ## Why it costs
 
@@ -57,6 +58,7 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.affinity import Binding, Layout, far_nics, layouts, list_text, silent_processes, socket_of
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.matrix import Matrix
+from ncclcheck.facts.sockets import sockets_are_split
 from ncclcheck.facts.topo_file import path_tables
 from ncclcheck.rules.common import compared, counted, listed, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -86,7 +88,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     yield from _by_affinity(printed, facts, estimator)
     yield from _by_graph(facts, estimator)
     for matrix in matrices:
-        yield from _by_matrix(matrix, estimator)
+        yield from _by_matrix(matrix, facts, estimator)
     if facts.visibility.log and (not printed or silent_processes(facts)):
         yield NotEvaluated(
             "'Affinity for GPU' lines of all ranks (INFO with INIT; until 2.27.7 an empty set prints none), or `taskset"
@@ -155,7 +157,7 @@ def _by_graph(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     if facts.crossing.answer is not Answer.YES:
         return
     for far in far_nics(facts):
-        split = far.numa_nodes > 2
+        split = _is_split(facts, far.numa_nodes)
         known = f"; the machine has {far.numa_nodes} NUMA nodes, so this may be one socket" if split else ""
         yield _finding(
             f"The way from GPUs to the NICs that NCCL chose crosses NUMA nodes (SYS) on"
@@ -169,7 +171,7 @@ def _by_graph(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
         )
 
 
-def _by_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding]:
+def _by_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     best = {gpu: matrix.best(gpu) for gpu in matrix.known_gpus()}
     far = [gpu for gpu, path in best.items() if path == "SYS"]
     near = [gpu for gpu, path in best.items() if path != "SYS"]
@@ -179,12 +181,12 @@ def _by_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding]:
         return  # all equally far: nothing tells where the NICs are; a list of nodes is a Grace superchip's
     if {numa[gpu] for gpu in far} & {numa[gpu] for gpu in near}:
         return  # GPUs of one NUMA node do not differ by socket
-    split = any(int(node) > 1 for node in nodes)
+    split = _is_split(facts, max(int(node) for node in nodes) + 1)
     change: dict[str, object] = {"nodes": 2, "network": "rdma"}
     yield _finding(
         f"{listed(far, 8)} {'reaches' if len(far) == 1 else 'reach'} every NIC across NUMA nodes only (SYS),"
         f" {listed(near, 8)} {'has' if len(near) == 1 else 'have'} a nearer one"
-        + ("; with more than two NUMA nodes that may be within a socket" if split else ""),
+        + ("; NUMA nodes of this machine may be within one socket" if split else ""),
         (),
         _lines(matrix, far),
         _FIX_NICS,
@@ -193,6 +195,12 @@ def _by_matrix(matrix: Matrix, estimator: Estimator) -> Iterator[Finding]:
         confidence=Confidence.MEDIUM,
         devices=tuple(far),
     )
+
+
+def _is_split(facts: Facts, numa_nodes: int) -> bool:
+    """Are the NUMA nodes parts of sockets, as far as is known?"""
+    told = sockets_are_split(facts)
+    return numa_nodes > 2 if told is Answer.UNKNOWN else told is Answer.YES
 
 
 def _lines(matrix: Matrix, gpus: list[str]) -> tuple[Evidence, ...]:

@@ -142,7 +142,11 @@ def test_sizes_and_limits() -> None:
         ("host", "", "memlock_kib"): 8192, ("host", "", "nofile"): 1024, ("host", "", "nproc"): 2062113
     }  # fmt: skip
     assert told("limits", "zsh.txt")["host", "", "memlock_kib"] == inf
-    assert told("limits", "proc.txt")["host", "", "memlock_kib"] == 65536
+    proc = told("limits", "proc.txt")
+    assert proc["host", "", "memlock_kib"] == 65536
+    assert (proc["host", "", "nofile"], proc["host", "", "nofile_hard"]) == (65536, 524288)
+    unlimited = values(read("Max locked memory         unlimited            unlimited            bytes\n"))
+    assert unlimited == {("host", "", "memlock_kib"): inf}
 
 
 def test_nodes_without_cpus_are_no_part_of_a_socket() -> None:
