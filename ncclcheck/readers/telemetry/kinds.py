@@ -111,6 +111,8 @@ KINDS = (
          ("ras", "RasText")),
     Kind("nccl-ras-json", r'"communicators_count"\s*:', ("ras", "RasJson"), brace=True),
     Kind("nccl-ras-events", r'"group"\s*:\s*"(?:LIFECYCLE|TRACE)"', ("ras", "RasEvents"), brace=True),
+    Kind("flight-recorder", r'pg_config(?:q|"\s*:)', ("flight_recorder", "FlightRecorder")),
+    Kind("nccl-diag", r"NCCL DIAG ", ("nccl_diag", "NcclDiag")),
     Kind("nccl-inspector", r'"inspector_output_format_version"\s*:', ("inspector", "InspectorJson"), brace=True),
     Kind("nccl-inspector-prom", r"nccl_(?:p2p_)?(?:bus_bandwidth_gbs|(?:collective_)?exec_time_microseconds)\{",
          ("inspector", "InspectorMetrics")),
