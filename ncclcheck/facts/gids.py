@@ -9,6 +9,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.outputs import Place
 from ncclcheck.facts.parts import Part, of_kind
 from ncclcheck.facts.question import question
+from ncclcheck.facts.rdma_ports import nccl_name
 from ncclcheck.facts.traffic import Traffic
 
 
@@ -37,8 +38,7 @@ def wrong_rows(facts: Traffic) -> tuple[WrongRow, ...]:
             tables.setdefault((part.place, port), {})[int(row)] = part
     found = []
     for (place, port), rows in tables.items():
-        device, _, number = port.rpartition("/")
-        name = device if number == "1" else f"{device}:{number}"
+        name = nccl_name(port)
         if not _is_listed(facts, place.machine, name):
             continue
         right = tuple(at for at, part in rows.items() if part.text("version") == "v2" and _routable(part))

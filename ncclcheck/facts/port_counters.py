@@ -1,4 +1,4 @@
-"""Counters of RoCE ports between two readings: what was lost, repeated or came out of order.
+"""Counters of ports between two readings: what was lost, repeated or came out of order on RoCE, links that went down.
 
 A counter's value tells nothing by itself: it counts since the driver was loaded. Only what it rose by between two
 outputs of one tool counts.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.parts import Part, Value, of_kind
 from ncclcheck.facts.question import question
-from ncclcheck.facts.rdma_ports import Port, ports
+from ncclcheck.facts.rdma_ports import Port, ports, use_of
 from ncclcheck.facts.traffic import Traffic
 
 # Packets that were dropped, answered with "repeat from here", or repeated for want of an answer.
@@ -22,10 +22,11 @@ _LOSSES = re.compile(
 )
 # Packets that came in another order: a sign of loss too, but the rule with adaptive routing.
 _ORDER = re.compile(r"out_of_sequence")
+_LINK = "link_downed"
 
 
 class Rise(NamedTuple):
-    """A counter of a RoCE port that rose. part: port or interface. loss: it counts losses and what follows from them,
+    """A counter of a port that rose. part: port or interface. loss: it counts losses and what follows from them,
     not only order."""
 
     machine: str
@@ -67,10 +68,26 @@ def roce_counters(facts: Traffic) -> Counters:
             first, last = _ends(part, key)
             read = True
             twice |= last is not None
-            if last is not None and (by := int((last.number or 0) - (first.number or 0))) > 0:
+            if last is not None and (by := _risen(first, last)) > 0:
                 lines = (first.evidence, last.evidence)
                 found.append(Rise(part.machine, part.name, key, by, bool(_LOSSES.fullmatch(key)), lines))
     return Counters(tuple(found), read, twice, no_layer)
+
+
+@question
+def links_lost(facts: Traffic) -> tuple[Rise, ...]:
+    """Rails whose link went down between two readings."""
+    found = []
+    for part in of_kind(facts, "counter"):
+        if part.values(_LINK) and use_of(facts, part.place, part.name)[0]:
+            first, last = _ends(part, _LINK)
+            if last is not None and (by := _risen(first, last)) > 0:
+                found.append(Rise(part.machine, part.name, _LINK, by, True, (first.evidence, last.evidence)))
+    return tuple(found)
+
+
+def _risen(first: Value, last: Value) -> int:
+    return int((last.number or 0) - (first.number or 0))
 
 
 def _told(key: str) -> bool:

@@ -27,6 +27,8 @@ EFA = "EFA"
 _RAILS = (4, 8, 16)
 # ConnectX-7 bridges that manage the NVSwitches of B200 and B300 boards are InfiniBand ports of this type and rate.
 _MANAGER, _MANAGER_GBIT = "MT4129", 100
+# Losses of a carrier that are no restart.
+_FLAPS = 3
 # What a RoCE port makes of Ethernet's usual 1500 bytes, and what it can do.
 _SMALL_MTU, _FULL_MTU = 1024, 4096
 
@@ -59,9 +61,8 @@ class Port(NamedTuple):
 
     @property
     def device(self) -> str:
-        """As NCCL names it: the second port of a card is a device of its own."""
-        device, _, port = self.name.rpartition("/")
-        return device if port == "1" else f"{device}:{port}"
+        """As NCCL names it."""
+        return nccl_name(self.name)
 
     @property
     def is_other(self) -> bool:
@@ -95,9 +96,7 @@ def ports(facts: Traffic) -> tuple[Port, ...]:
 def _port(facts: Traffic, part: Part) -> Port:
     last = {key: part.values(key)[-1] for reading in part.readings for key in reading}
     state, netdev = _text(last, "state"), _text(last, "netdev")
-    device, _, number = part.name.rpartition("/")
-    name = device if number == "1" else f"{device}:{number}"
-    rail, idle = _use(facts, part.place, device, name)
+    rail, idle = use_of(facts, part.place, part.name)
     return Port(
         part.place, part.name, state, _text(last, "physical"),
         _number(last, "rate_gbit") if state in ("active", "") else 0.0,
@@ -105,6 +104,12 @@ def _port(facts: Traffic, part: Part) -> Port:
         _number(last, "mtu"), _number(last, "mtu_max"), netdev, rail, idle,
         tuple((key, value.evidence) for key, value in last.items()),
     )  # fmt: skip
+
+
+def nccl_name(port: str) -> str:
+    """A port ("mlx5_0/1") as NCCL names it: the second one of a card is a device of its own."""
+    device, _, number = port.rpartition("/")
+    return device if number == "1" else f"{device}:{number}"
 
 
 def _text(last: Mapping[str, Value], key: str) -> str:
@@ -122,8 +127,9 @@ def _layer_of(netdev: str) -> str:
     return "infiniband" if re.match(r"ib(?:p|s|o)?\d", netdev) else "ethernet"
 
 
-def _use(facts: Traffic, place: Place, device: str, name: str) -> tuple[str, bool]:
-    """How the device is known to be a rail, and whether it is known to be idle."""
+def use_of(facts: Traffic, place: Place, port: str) -> tuple[str, bool]:
+    """How a port ("mlx5_0/1") is known to be a rail, and whether it is known to be idle."""
+    device, name = port.rpartition("/")[0], nccl_name(port)
     used = {part for net in used_devices(facts).get(place.machine, ()) for part in net.split("+")}
     if name in used:
         return CARRIES, False
@@ -188,21 +194,20 @@ def down_ports(facts: Traffic) -> tuple[Odd, ...]:
     """Ports that are not active though they are rails, or though all their siblings are. Ports that somebody switched
     off count only as rails."""
     known = tuple(port for port in ports(facts) if port.state)
-    found = []
     by_place: dict[Place, list[Port]] = {}
     for port in known:
         by_place.setdefault(port.place, []).append(port)
-    groups = siblings(known)
+    found = []
     for mine in by_place.values():
         up = [port for port in mine if port.state == "active" and not port.is_other]
         rails = tuple(port for port in mine if port.state != "active" and port.rail)
         if rails:
             found.append(Odd(rails, next(iter(up), rails[0]), True, sum(bool(port.rail) for port in up)))
             continue
-        for group in groups:
+        for group in siblings(tuple(mine)):
             down = tuple(p for p in group if p.state != "active" and p.physical != "disabled")
             active = [port for port in group if port.state == "active"]
-            if group[0].place == mine[0].place and len(down) == 1 and len(active) >= len(group) - 2:
+            if len(down) == 1 and len(active) >= len(group) - 2:
                 found.append(Odd(down, active[0], False, len(active)))
     return tuple(found)
 
@@ -293,6 +298,22 @@ class Carrier(NamedTuple):
     def is_fabric(self) -> bool:
         """IPoIB, or the interface of a rail."""
         return _layer_of(self.netdev) == "infiniband" or (self.port is not None and bool(self.port.rail))
+
+
+@question
+def flapping(facts: Traffic) -> tuple[Carrier, ...]:
+    """Interfaces of the fabric that lost their carrier again and again, or for good. What all of a machine did alike
+    was a restart, of the machine, its driver or a switch."""
+    on_machine: dict[str, list[Carrier]] = {}
+    for one in carriers(facts):
+        if one.is_fabric:
+            on_machine.setdefault(one.machine, []).append(one)
+    found = []
+    for some in on_machine.values():
+        alike = min(one.lost for one in some) if len(some) > 1 else 0
+        all_gone = len(some) > 1 and not any(one.returned for one in some)
+        found += [one for one in some if one.lost - alike >= _FLAPS or not (one.returned or all_gone)]
+    return tuple(found)
 
 
 @question

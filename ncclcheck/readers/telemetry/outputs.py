@@ -21,6 +21,7 @@ _PATIENCE = 200
 _REACH = 12
 # What a launcher may put before each line; a tool's own lines that look like it are those of an open output.
 _LABEL = re.compile(r"\[[^\]\s]{1,80}\](?:<std[a-z]+>)?:? ?|[\w.-]{1,80}(?::(?!\d)|(?: +\|)) ?", re.ASCII)
+_MACHINE = re.compile(r"((?:gpu|cuda|device)[\w.-]*\d[\w.-]*): ?", re.I)
 # `user@node1:~$ ibstat`, `[root@node1 ~]# ibstat`
 _PROMPT = re.compile(r"[\w.-]+@([\w.-]+)[: ][^#$]{0,80}[#$] ")
 _RECORD = re.compile(r"NCCL (?:INFO|WARN|TRACE|ABORT) ")
@@ -105,7 +106,7 @@ class Outputs:
                 reader.read(*earlier)
             self._brace = []
             if reader.read(number, text[len(label) :]):
-                self._open[label] = _Open(reader, parse_label(label).host or self._prompted)
+                self._open[label] = _Open(reader, self._host(label))
                 self.kinds.setdefault(self._source, set()).add(kind.name)
                 return
         if self._open and text.strip():
@@ -121,7 +122,15 @@ class Outputs:
 
     def _label(self, before: str) -> str:
         found = _LABEL.match(before)
-        return found[0] if found and parse_label(found[0].rstrip() + " ") != (None, None) else ""
+        if not found:
+            return ""
+        alone = found[0].strip() == before.strip()
+        return found[0] if alone or parse_label(found[0].rstrip() + " ") != (None, None) else ""
+
+    def _host(self, label: str) -> str | None:
+        """Before a line of a log `gpu-7:` may be a device; before an output of a tool it is a machine."""
+        named = _MACHINE.fullmatch(label)
+        return parse_label(label).host or (named and named[1]) or self._prompted
 
     def _remember(self, number: int, text: str) -> None:
         """The host of a prompt, and braces that may open a document."""

@@ -23,7 +23,8 @@ States of ports as `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link` and `/sys/cl
 | one of 4, 8 or 16 ports of one adapter type and link layer that is not active, and not switched off | warning |
 
 Losses of carrier in the logs of a machine (`ibp41s0: Lost carrier`, `Link down` of the kernel), where the interface is
-IPoIB or that of a rail: three or more, or one without return, are a warning.
+IPoIB or that of a rail: three or more, or one without return, are a warning, unless all of the machine's did alike.
+So is a rail's `link_downed` that rose between two readings of `/sys/class/infiniband`.
 
 ## Why it costs
 
@@ -76,8 +77,9 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.port_counters import links_lost
 from ncclcheck.facts.ports import PortEvents, port_events
-from ncclcheck.facts.rdma_ports import CARRIES, Carrier, Odd, carriers, down_ports, ports
+from ncclcheck.facts.rdma_ports import CARRIES, Carrier, Odd, carriers, down_ports, flapping, ports
 from ncclcheck.rules.common import compared, counted, is_on, listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -94,8 +96,7 @@ _FIX_PORT = (
 _FIX_NO_MANAGER = (
     "sminfo on the machine: no subnet manager answers; start opensm or the switch's manager, check the cable"
 )
-# Losses of a carrier that are no restart of a driver or a switch.
-_FLAPS = 3
+_FLAP_PRICE = "a flap costs the seconds for which the port is away: transfers wait and are repeated"
 _FIX_DEVICE = "dmesg -T | grep -iE 'mlx5|health|AER', then firmware (mlxfwmanager) and a power cycle of the machine"
 _FIX_QUEUE = "dmesg -T | grep -i mlx5 and what failed first in that process; driver and firmware of the adapter"
 
@@ -110,6 +111,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     told = {(event.machine, event.device) for events in groups.values() for event in events}
     yield from _down_by_tools(facts, estimator, told)
     yield from _flaps(facts, estimator)
+    yield from _links_lost(facts)
     seen = facts.visibility.info or facts.failures() or any(port.state for port in ports(facts))
     if not groups and not seen and not carriers(facts):
         yield NotEvaluated(_NEEDS)
@@ -155,8 +157,8 @@ def _without(estimator: Estimator, odd: Odd) -> Numbers:
 
 
 def _flaps(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
-    """Fabric interfaces that lose their carrier again and again, or for good. Once and back is a restart."""
-    odd = [one for one in carriers(facts) if one.is_fabric and (one.lost >= _FLAPS or not one.returned)]
+    """Fabric interfaces that lose their carrier again and again, or for good."""
+    odd = flapping(facts)
     if not odd:
         return
     machines = tuple(sorted({one.machine for one in odd if one.machine}))
@@ -165,7 +167,6 @@ def _flaps(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     gone = [one for one in odd if not one.returned]
     again = "and has none at the end of its log" if gone else "and came back each time: a flap"
     idle = facts.crossing.answer is Answer.NO
-    price = "a flap costs the seconds for which the port is away: transfers wait and are repeated"
     yield RULE.finding(
         Severity.INFO if idle else Severity.WARNING,
         Confidence.HIGH if worst.port and worst.port.rail else Confidence.MEDIUM,
@@ -173,7 +174,26 @@ def _flaps(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
         _fix("down", [one.port.device for one in odd if one.port]),
         {"hosts": machines, "devices": devices},
         evidence_of(odd),
-        **(_one_less(estimator) if gone and not idle else no_number(price)),
+        **(_one_less(estimator) if gone and not idle else no_number(_FLAP_PRICE)),
+    )
+
+
+def _links_lost(facts: Facts) -> Iterator[Finding]:
+    """Links of rails that went down between two readings of `link_downed`."""
+    lost = links_lost(facts)
+    if not lost:
+        return
+    machines = tuple(sorted({rise.machine for rise in lost if rise.machine}))
+    devices = tuple(sorted({rise.part.rpartition("/")[0] for rise in lost}))
+    yield RULE.finding(
+        Severity.INFO if facts.crossing.answer is Answer.NO else Severity.WARNING,
+        Confidence.HIGH,
+        f"The link of {listed(devices)} of {place(machines, 'a machine')} went down between two readings of"
+        f" link_downed ({counted(max(rise.by for rise in lost), 'time')})",
+        _fix("down", devices),
+        {"hosts": machines, "devices": devices},
+        evidence_of(lost),
+        **no_number(_FLAP_PRICE),
     )
 
 
@@ -223,8 +243,7 @@ def _verdict(
     if kind != "down":
         return Severity.ERROR, what, stopped(estimator)
     if returned and not broke:
-        price = "a flap costs the seconds for which the port is away: transfers wait and are repeated"
-        return Severity.WARNING, f"{what}: a flap, no request failed", no_number(price)
+        return Severity.WARNING, f"{what}: a flap, no request failed", no_number(_FLAP_PRICE)
     if any(is_on(seen.value) for seen in facts.settings("NCCL_IB_RESILIENCY_PORT_FAILOVER")):
         return Severity.WARNING, f"{what}; NCCL moves its traffic to another port", _one_less(estimator)
     if broke:

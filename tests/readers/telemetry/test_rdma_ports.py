@@ -189,3 +189,9 @@ def test_carriers_of_two_machines_in_one_log() -> None:
     links = [(row["name"], row["text"]) for row in rows if row["key"] == "link"]
     assert links == [("ibp41s0", "no"), ("ibp41s0", "yes"), ("ibp41s0", "no"), ("ens6f0np0", "no"),
                      ("ens6f0np0", "yes")]  # fmt: skip
+
+
+def test_a_machine_may_be_called_like_a_gpu() -> None:
+    lines = (FIXTURES / "ibstat/four-rails-and-a-frontend.txt").read_text().splitlines()
+    outputs = read("".join(f"gpu-{node:04}: {line}\n" for node in (1, 2) for line in lines))
+    assert {row["host"] for row in outputs.rows} == {"gpu-0001", "gpu-0002"}
