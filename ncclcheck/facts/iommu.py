@@ -11,9 +11,6 @@ from ncclcheck.facts.parts import of_kind
 from ncclcheck.facts.pci_tree import guest_places, pci_trees
 from ncclcheck.facts.question import question
 
-# The kernel's log says that an IOMMU works; its command line is a wish, that a guest may have as well.
-_SAYS_THAT_IT_WORKS = "kernel-log"
-
 
 class Iommu(NamedTuple):
     """mode: off, passthrough, translated. refused: devices whose access it refused (GPUs, NICs). evidence: of both."""
@@ -26,16 +23,17 @@ class Iommu(NamedTuple):
 
 @question
 def iommus(facts: Facts) -> tuple[Iommu, ...]:
-    """Of machines that are not guests. A mode that is only wished for counts where they are known for bare metal."""
+    """Of machines that are not guests."""
     guests = guest_places(facts)
     found = []
     refused = {tree.place: _refused(facts, tree.place) for tree in pci_trees(facts)}
     modes = {}
     for host in of_kind(facts, "host"):
-        mode = host.value("iommu")
-        sure = mode and (mode.text != "translated" or mode.kind == _SAYS_THAT_IT_WORKS or host.place in _bare(facts))
-        if mode and sure:
+        mode, enabled = host.value("iommu"), host.value("iommu_enabled")
+        if mode:
             modes[host.place] = mode
+        elif enabled and host.place in _bare(facts):  # in a guest the command line is a wish
+            modes[host.place] = enabled._replace(text="translated")
     for place in dict.fromkeys([*modes, *(place for place, devices in refused.items() if devices)]):
         if place in guests:
             continue

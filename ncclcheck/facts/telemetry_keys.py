@@ -169,6 +169,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "sockets": Key("number of CPU sockets", True),
         "numa_nodes": Key("NUMA nodes that have CPUs", True),
         "iommu": Key("off, passthrough or translated", True),
+        "iommu_enabled": Key("yes: the command line switches it on; the kernel's default decides what it does", True),
         "shm_mib": Key("size of /dev/shm"),
         "memlock_kib": Key("limit of locked memory; inf: unlimited"),
         "nofile": Key("limit of open files; inf: unlimited"),

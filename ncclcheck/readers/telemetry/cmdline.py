@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ncclcheck.readers.telemetry.iommu import mode_of
+from ncclcheck.readers.telemetry.iommu import ENABLED, mode_of
 from ncclcheck.readers.telemetry.reader import Fields, LineReader
 
 
@@ -17,6 +17,9 @@ class Cmdline(LineReader):
         if self._read:
             return False  # another machine's
         self._read = True
-        if mode := mode_of(fields["rest"]):
+        mode = mode_of(fields["rest"])
+        if mode == ENABLED:
+            self.tell(line, "host", "", "iommu_enabled", "yes")
+        elif mode:
             self.tell(line, "host", "", "iommu", mode)
         return True

@@ -9,7 +9,8 @@ import re
 from collections import Counter
 
 from ncclcheck.readers.telemetry.bus_ids import bus_id
-from ncclcheck.readers.telemetry.iommu import mode_of
+from ncclcheck.readers.telemetry.hypervisors import hypervisor
+from ncclcheck.readers.telemetry.iommu import ENABLED, mode_of
 from ncclcheck.readers.telemetry.reader import Fields, LineReader
 
 # `<6>[    2.6] `, `[Sun Feb 23 16:24:18 2025] `, `kern  :err   : 2025-02-10T16:28:06,50+00:00 `,
@@ -150,11 +151,14 @@ class KernelLog(LineReader):
         self._iommu_works.add(self._here)
 
     def take_command_line(self, line: int, fields: Fields) -> None:
-        if mode := mode_of(fields["rest"]):
+        mode = mode_of(fields["rest"])
+        if mode == ENABLED:
+            self._iommu_works.add(self._here)
+        elif mode:
             self._asked.setdefault(self._here, (line, mode))
 
     def take_hypervisor(self, line: int, fields: Fields) -> None:
-        self._tell(line, "host", "", "hypervisor", fields["hypervisor"])
+        self._tell(line, "host", "", "hypervisor", hypervisor(fields["hypervisor"]))
 
     def close(self) -> None:
         """A kernel whose IOMMU does not work says "Translated" as well."""

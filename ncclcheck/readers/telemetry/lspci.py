@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ncclcheck.readers.telemetry.bus_ids import bus_id
+from ncclcheck.readers.telemetry.hypervisors import hypervisor_of_device
 from ncclcheck.readers.telemetry.reader import Fields, LineReader
 
 # Words of a class, or its number with -n.
@@ -12,8 +13,6 @@ _BRIDGES = ("PCI bridge", "0604")
 _NICS = ("Ethernet controller", "Infiniband controller", "Network controller", "0200", "0207", "0280")
 _GPUS = ("3D controller", "VGA compatible controller", "Display controller", "0302", "0300", "0380")
 _NVSWITCHES = ("Bridge", "0680")
-# Makers of devices that only guests have: QEMU, virtio, VMware, Hyper-V.
-_GUESTS = {"QEMU": "KVM", "Virtio": "KVM", "VMware": "VMware", "Hyper-V": "Hyper-V"}
 _NVIDIA = ("NVIDIA", "10de")
 
 
@@ -57,7 +56,7 @@ class Lspci(LineReader):
         self._device = None
         maker = fields.get("vendor") or fields["name"]
         what = class_of(fields.get("class") or fields["number"], maker)
-        guest = next((known for mark, known in _GUESTS.items() if mark in maker), "")
+        guest = hypervisor_of_device(maker)
         if guest and not any(told.key == "hypervisor" for told in self.told):
             self.tell(line, "host", "", "hypervisor", guest)
         if what == "other":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ncclcheck.readers.telemetry.hypervisors import hypervisor
 from ncclcheck.readers.telemetry.reader import Fields, LineReader
 
 
@@ -56,7 +57,7 @@ class Lscpu(_Nodes):
         return True
 
     def take_hypervisor(self, line: int, fields: Fields) -> None:
-        self.tell(line, "host", "", "hypervisor", fields["vendor"])
+        self.tell(line, "host", "", "hypervisor", hypervisor(fields["vendor"]))
 
     def take_other(self, line: int, fields: Fields) -> None:
         """Whatever else a CPU has."""

@@ -120,7 +120,15 @@ def test_levels_and_other_times_stand_before_kernel_lines() -> None:
         ("DMAR: IOMMU enabled\n[    2.100000] iommu: Default domain type: Passthrough", "passthrough"),
         ("Command line: BOOT_IMAGE=/v ro amd_iommu=off\n[    2.100000] iommu: Default domain type: Translated", "off"),
         ("Command line: BOOT_IMAGE=/v ro intel_iommu=on,sm_on iommu=pt", "passthrough"),
-        ("Command line: BOOT_IMAGE=/v ro intel_iommu=on,sm_on", "translated"),
+        ("Command line: BOOT_IMAGE=/v ro intel_iommu=on,sm_on", None),  # the kernel's default decides
+        (
+            "Command line: BOOT_IMAGE=/v intel_iommu=on\n[    2.1000] iommu: Default domain type: Translated",
+            "translated",
+        ),
+        (
+            "Command line: BOOT_IMAGE=/v intel_iommu=on\n[    2.1000] iommu: Default domain type: Passthrough",
+            "passthrough",
+        ),
         ("Command line: BOOT_IMAGE=/v ro quiet", None),
     ],
 )
