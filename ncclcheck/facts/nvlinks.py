@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.gpu_parts import ALL_LINKS, Gpu, Link, gpu_parts
 from ncclcheck.facts.graph_dump import dumped_gpus
 from ncclcheck.facts.matrix import Matrix
+from ncclcheck.facts.outputs import Place
+from ncclcheck.facts.parts import Value
 from ncclcheck.facts.printed import Printed
 from ncclcheck.facts.question import question
 from ncclcheck.facts.topo_file import topo_files
@@ -31,7 +34,8 @@ class GpuLinks(NamedTuple):
 class LinkedMachine(NamedTuple):
     """GPUs of one machine. unit: "links" or "GB/s". machine: empty for files and matrices, which name none.
 
-    short: GPUs that have fewer than `most`, the number of their siblings. switched: joined by NVSwitches.
+    short: GPUs that have fewer than `most`, the number of their siblings. switched: joined by NVSwitches. model: of the
+    GPUs where their tool names it, and does not tell how they are joined.
     """
 
     machine: str
@@ -39,6 +43,7 @@ class LinkedMachine(NamedTuple):
     gpus: tuple[GpuLinks, ...]
     switched: bool
     release: int | None = None
+    model: str = ""
 
     @property
     def most(self) -> float:
@@ -52,7 +57,7 @@ class LinkedMachine(NamedTuple):
 @question
 def linked_machines(facts: Printed) -> tuple[LinkedMachine, ...]:
     """Machines with NVLink whose GPUs can be compared: two GPUs or more."""
-    found = [*_from_files(facts), *_from_dumps(facts), *_from_matrices(facts)]
+    found = [*_from_files(facts), *_from_dumps(facts), *_from_matrices(facts), *_from_tools(facts)]
     return tuple(machine for machine in found if len(machine.gpus) > 1 and machine.most)
 
 
@@ -87,6 +92,95 @@ def _from_matrices(facts: Printed) -> Iterator[LinkedMachine]:
     for matrix in facts.matrices:
         if matrix.kind == "topo" and not matrix.nvlink_hidden and len(matrix.gpus) > 1:
             yield LinkedMachine("", "links", tuple(_bonds(matrix)), _is_switched(matrix))
+
+
+def _from_tools(facts: Printed) -> Iterator[LinkedMachine]:
+    """Active links of the GPUs of one model. A GPU counts where all links that others show are shown of it, too: lists
+    are cut, and links that are down stand in them."""
+    for (place, model), members in _told(facts).items():
+        numbers = {link.number for gpu in members for link in _states(gpu)} - {ALL_LINKS}
+        counted = []
+        for gpu in members:
+            states = _states(gpu)
+            shown = {link.number for link in states}
+            if shown >= numbers or ALL_LINKS in shown:
+                active = sum(not _is_down(link) for link in states)
+                line = next((link for link in states if _is_down(link)), states[0]).values("active")[-1].evidence
+                counted.append(GpuLinks(gpu.name.replace("gpu", "GPU"), active, line))
+        yield LinkedMachine(place.machine, "links", tuple(counted), False, model=model)
+
+
+def _told(facts: Printed) -> dict[tuple[Place, str], list[Gpu]]:
+    """GPUs whose links' states are told, by machine and model."""
+    found: dict[tuple[Place, str], list[Gpu]] = {}
+    for gpu in gpu_parts(facts):
+        if _states(gpu) and gpu.part.text("model"):
+            found.setdefault((gpu.part.place, gpu.part.text("model")), []).append(gpu)
+    return found
+
+
+def _states(gpu: Gpu) -> list[Link]:
+    return [link for link in gpu.links if link.values("active")]
+
+
+class DarkGpus(NamedTuple):
+    """GPUs of one model on one machine without a single active NVLink, though each is one of several."""
+
+    machine: str
+    model: str
+    names: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+
+@question
+def dark_gpus(facts: Printed) -> tuple[DarkGpus, ...]:
+    found = []
+    for (place, model), members in _told(facts).items():
+        down = [link for gpu in members for link in _states(gpu)]
+        several = len(members) > 1 or any((gpu.part.number("index") or 0) > 0 for gpu in members)
+        if several and all(_is_down(link) for link in down):
+            lines = tuple(link.values("active")[-1].evidence for link in down)
+            found.append(DarkGpus(place.machine, model, tuple(gpu.name for gpu in members), lines))
+    return tuple(found)
+
+
+def _is_down(link: Link) -> bool:
+    """As the last output that speaks of it has it."""
+    return link.values("active")[-1].text == "no"
+
+
+class LinkErrors(NamedTuple):
+    """NVLinks of a GPU that lose data. what: in words; links: their numbers."""
+
+    gpu: Gpu
+    what: str
+    links: tuple[str, ...]
+    evidence: tuple[Evidence, ...]
+
+
+# Counters of which a later output may show more: what the link had to repeat, or to train anew.
+_RISING = {"replay_errors": "replays", "recovery_errors": "recoveries"}
+
+
+@question
+def link_errors(facts: Printed) -> tuple[LinkErrors, ...]:
+    """Links whose recovery failed, and counters that rose between two outputs; one output alone shows no rise."""
+    found = []
+    for gpu in gpu_parts(facts):
+        failed = {link.number: value for link in gpu.links for value in link.values("recovery_failed") if value.number}
+        if failed:
+            lines = tuple(value.evidence for value in failed.values())
+            found.append(LinkErrors(gpu, "recoveries that failed", tuple(failed), lines))
+        for key, words in _RISING.items():
+            rose = {link.number: values for link in gpu.links if _rises(values := link.values(key))}
+            if rose:
+                lines = tuple(value.evidence for values in rose.values() for value in (values[0], values[-1]))
+                found.append(LinkErrors(gpu, f"{words} that rise", tuple(rose), lines))
+    return tuple(found)
+
+
+def _rises(values: Sequence[Value]) -> bool:
+    return len(values) > 1 and (values[-1].number or 0) > (values[0].number or 0)
 
 
 def _bonds(matrix: Matrix) -> Iterator[GpuLinks]:

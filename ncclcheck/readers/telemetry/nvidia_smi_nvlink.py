@@ -24,13 +24,13 @@ class NvidiaSmiNvlink(LineReader):
         super().__init__()
         self._gpus: dict[str, GpuValues] = {}
         self._gpu: GpuValues | None = None
-        self._seen: set[tuple[str, str, str]] = set()
 
     def take_gpu(self, line: int, fields: Fields) -> bool:
         name, identifier = f"gpu{int(fields['index'])}", uuid(fields.get("uuid", ""))
         known = self._gpus.get(name)
         if known is not None:
-            # status and errors in one text begin with the same list; another UUID is another machine's
+            # status and errors in one text begin with the same list, and so does a second reading: of counters the
+            # last value is the newest. Another UUID is another machine's
             if fields["name"] != known.text("model") or (identifier and identifier.text != known.text("uuid")):
                 return False
             self._gpu = known
@@ -85,11 +85,7 @@ class NvidiaSmiNvlink(LineReader):
     def _tell(self, line: int, fields: Fields, key: str, text: str, value: float | None = None) -> bool:
         if self._gpu is None:
             return False
-        said = (self._gpu.name, fields["link"], key)
-        if said in self._seen:
-            return False  # the same again: another time
-        self._seen.add(said)
-        self.tell(line, "nvlink", f"{said[0]} {said[1]}", key, text, value)
+        self.tell(line, "nvlink", f"{self._gpu.name} {fields['link']}", key, text, value)
         return True
 
     def close(self) -> None:

@@ -10,6 +10,8 @@ The number of NVLinks per GPU, compared inside a machine and with the GPU model.
   The number is links times what NCCL counts for one: 20 on V100 and A100, 20.6 on Hopper, 40.1 on Blackwell (GB/s);
 - `nvidia-smi topo -m`: `NV16` in one row where all others bond with `NV18`; a GPU whose row is PIX, NODE or SYS while
   all others are joined by NVLink has lost all of them, and the tool prints no error for it;
+- `nvidia-smi nvlink -s`: links that are active, or a GPU whose links are all inactive; `nvidia-smi nvlink -e`:
+  recoveries that failed (NVLink 5), and replays and recoveries that rise between two outputs;
 - NCCL's warning `P2P is disabled between NVLINK connected GPUs`, with which it gives up.
 
 An error. Against siblings the confidence is high; against the model alone it is medium, because boards and partitions
@@ -40,7 +42,9 @@ stay away are hardware: GPU, bridge or baseboard. On a guest ask the host: the p
 ## When it is not a problem
 
 Models with fewer links by design: 8 on A800 and H800, 12 on A100. V100 boards, whose pairs have one, two or no links
-each. Bridged PCIe cards: NVLink inside a pair and PCIe outside is PCI001.
+each. Bridged PCIe cards: NVLink inside a pair and PCIe outside is PCI001; gaps in the numbers of their links are
+normal, and so is a card without a bridge, whose links are all inactive. A GPU alone in a virtual machine has no partner
+to link with. Error counters of one output alone: they count since the driver was loaded.
 
 ## References
 
@@ -56,9 +60,9 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machines_of
-from ncclcheck.facts.nvlinks import LinkedMachine, linked_machines
+from ncclcheck.facts.nvlinks import DarkGpus, LinkedMachine, LinkErrors, dark_gpus, link_errors, linked_machines
 from ncclcheck.rules import gpus
-from ncclcheck.rules.common import Numbers, compared, listed, no_number, stopped
+from ncclcheck.rules.common import Numbers, compared, counted, listed, no_number, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -66,6 +70,8 @@ if TYPE_CHECKING:
     from ncclcheck.facts.evidence import Evidence
     from ncclcheck.facts.facts import Facts
 
+# Boards without switches have fewer.
+_NVSWITCH_LINKS = 8
 _FIX = (
     "nvidia-smi nvlink -s and -e on that GPU, dmesg | grep Xid, systemctl status nvidia-fabricmanager; drain the"
     " machine and reset all its GPUs together: links that stay away are hardware"
@@ -84,16 +90,63 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             Confidence.HIGH,
             stopped(estimator),
         )
-    machines = linked_machines(facts)
+    machines = [
+        machine for machine in linked_machines(facts) if not machine.model or _on_a_board(machine.model, estimator)
+    ]
     for unit in ("GB/s", "links"):
         mine = [machine for machine in machines if machine.unit == unit]
         yield from _short_of_siblings([machine for machine in mine if machine.short], estimator)
         yield from _short_of_model([machine for machine in mine if not machine.short], facts, estimator)
-    if not machines and not broken and facts.nvlink is not Answer.NO:
+    errors, dark = link_errors(facts), [gpus for gpus in dark_gpus(facts) if _on_a_board(gpus.model, estimator)]
+    yield from _losing(errors)
+    yield from _dark(dark, estimator)
+    if not (machines or broken or errors or dark) and facts.nvlink is not Answer.NO:
         yield NotEvaluated(
             "the NVLinks of each GPU: a topology dump (NCCL_TOPO_DUMP_FILE), the log's topology"
-            " (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH), or `nvidia-smi topo -m` of a board that joins all GPUs"
-            " alike"
+            " (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH), `nvidia-smi nvlink -s`, or `nvidia-smi topo -m` of a"
+            " board that joins all GPUs alike"
+        )
+
+
+def _on_a_board(model: str, estimator: Estimator) -> bool:
+    """Are GPUs of this model sold on boards that give each the same links? Bridged cards and V100 cubes are not."""
+    table = estimator.hardware
+    known = [table.gpus[name] for name in table.classes_of_name(model)]
+    return bool(known) and all(gpu.nvlink and not gpu.bridged and gpu.nvlinks >= _NVSWITCH_LINKS for gpu in known)
+
+
+def _dark(dark: Sequence[DarkGpus], estimator: Estimator) -> Iterator[Finding]:
+    """Boards, or what is shown of them, on which no link is up."""
+    if not dark:
+        return
+    names = tuple(name for one in dark for name in one.names)
+    where = f" of {dark[0].machine}" if dark[0].machine else ""
+    who = f"GPU{'s' if len(dark[0].names) > 1 else ''} {listed([name.removeprefix('gpu') for name in dark[0].names])}"
+    yield _finding(
+        f"All NVLinks of {who}{where} are inactive, though {dark[0].model} is sold on boards that join several"
+        + (f"; {counted(len(dark) - 1, 'other machine')} like that" if dark[1:] else ""),
+        tuple(sorted({one.machine for one in dark if one.machine})),
+        names[:8],
+        tuple(line for one in dark for line in one.evidence)[:4],
+        Confidence.MEDIUM,
+        compared(estimator, {"intra": "nvlink"}, {"intra": ("pcie-cpu", "shm"), "nvls": False}),
+    )
+
+
+def _losing(errors: Sequence[LinkErrors]) -> Iterator[Finding]:
+    """Links that lose data: one finding for each kind of error."""
+    for what in dict.fromkeys(one.what for one in errors):
+        mine = [one for one in errors if one.what == what]
+        first = mine[0]
+        others = f", and so {'has' if len(mine) == 2 else 'have'} {counted(len(mine) - 1, 'other GPU')}"
+        where = f" of {first.gpu.machine}" if first.gpu.machine else ""
+        yield _finding(
+            f"NVLink {listed(first.links)} of {first.gpu.label}{where} counts {what}{others if mine[1:] else ''}",
+            tuple(sorted({one.gpu.machine for one in mine if one.gpu.machine})),
+            tuple(one.gpu.name for one in mine[:8]),
+            tuple(line for one in mine for line in one.evidence)[:4],
+            Confidence.MEDIUM,
+            no_number("how long links stand still while they are trained anew is not counted"),
         )
 
 

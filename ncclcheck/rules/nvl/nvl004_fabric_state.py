@@ -14,6 +14,8 @@ healthMask 0xaa`) and, where NVLink joins machines (MNNVL, as in NVL72 racks), w
   machines (IMEX), and init stops; or `MNNVL is not supported on this system` where it was asked for.
 - `MNNVL 1` on some ranks of a communicator and `MNNVL 0` on others.
 - A divided domain: one UUID and several cliques in a communicator, or `nvlDomainSize` above `cliqueSize` (2.30.3).
+- `nvidia-smi -q` (text, XML, CSV): a fabric state other than Completed, a status other than Success, a health that
+  names a fault; and what the fabric manager's log says of its failure.
 
 ## Why it costs
 
@@ -39,9 +41,10 @@ meanwhile. A divided domain is set on the switches (partitions of NMX): give the
 
 ## When it is not a problem
 
-`cliqueSize` that differs between racks; a UUID of zero with state 3, which is every HGX machine; masks such as 0xaa,
-0x1aa, 0x80 and 0x0, whose answers are all "no" or "not supported". No such line is normal for GPUs without NVSwitch.
-With `NCCL_MNNVL_CLIQUE_ID` set the division is asked for: information.
+`cliqueSize` that differs between racks; a UUID of zero with state 3, which is every HGX machine; a state of N/A, which
+is every GPU without NVSwitch and A100; masks such as 0xaa, 0x1aa, 0x80 and 0x0, whose answers are all "no" or "not
+supported". No such line is normal for GPUs without NVSwitch. With `NCCL_MNNVL_CLIQUE_ID` set the division is asked for:
+information.
 
 ## References
 
@@ -52,7 +55,7 @@ With `NCCL_MNNVL_CLIQUE_ID` set the division is asked for: information.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.evidence import Evidence
@@ -67,6 +70,7 @@ from ncclcheck.facts.fabric import (
     mixed_flags,
 )
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.gpu_parts import Gpu, gpu_parts, host_states
 from ncclcheck.rules.common import counted, listed, no_number, place, stopped
 from ncclcheck.rules.mnnvl import over_the_network
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -74,6 +78,7 @@ from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Sever
 if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.parts import Value
     from ncclcheck.facts.seen import Failure
     from ncclcheck.rules.common import Numbers
 
@@ -112,8 +117,12 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         *_mixed(facts, estimator),
         *_divided(facts, estimator),
     ]
+    told = gpu_parts(facts)
+    if not found:  # NCCL's lines say the same of the same GPUs
+        found = [*_tools_not_ready(told, facts, estimator), *_tools_unhealthy(told), *_manager(facts, estimator)]
     yield from found
-    if not (found or fabric_states(facts) or facts.is_rccl or _cuda_works(facts)):
+    shown = fabric_states(facts) or any(gpu.knows(("fabric_state",)) for gpu in told)
+    if not (found or shown or facts.is_rccl or _cuda_works(facts)):
         yield NotEvaluated(_NEEDS)
 
 
@@ -181,6 +190,63 @@ def _faults(mask: int) -> list[tuple[str, Severity]]:
     if configuration in _CONFIGURATION:
         found.append((_CONFIGURATION[configuration], Severity.ERROR))
     return found
+
+
+# Words of nvidia-smi's health that stop traffic; the others slow it.
+_BROKEN_ROUTES = ("route unhealthy", "incorrect configuration", "unhealthy")
+
+
+def _tools_not_ready(told: Sequence[Gpu], facts: Facts, estimator: Estimator) -> Iterator[Finding]:
+    seen = []
+    for gpu in told:
+        state = next((value for value in gpu.part.values("fabric_state") if value.text != "completed"), None)
+        status = next((value for value in gpu.part.values("fabric_status") if value.text != "success"), None)
+        if bad := state or status:
+            seen.append((gpu, bad))
+    if seen:
+        words = listed(sorted({value.text for _, value in seen}))
+        yield _of_gpus(seen, Severity.ERROR, f"is not ready ({words})", _CHECK, over_the_network(facts, estimator))
+
+
+def _tools_unhealthy(told: Sequence[Gpu]) -> Iterator[Finding]:
+    seen = [
+        (gpu, value)
+        for gpu in told
+        if (value := next((value for value in gpu.part.values("fabric_health") if value.text != "healthy"), None))
+    ]
+    if seen:
+        broken = any(word in value.text for _, value in seen for word in _BROKEN_ROUTES)
+        words = listed(sorted({value.text for _, value in seen}))
+        yield _of_gpus(
+            seen,
+            Severity.ERROR if broken else Severity.WARNING,
+            f"reports {words}",
+            f"nvidia-smi nvlink -s; {_CHECK}",
+            no_number("how many links are lost is not said"),
+        )
+
+
+def _of_gpus(seen: Sequence[tuple[Gpu, Value]], severity: Severity, what: str, fix: str, numbers: Numbers) -> Finding:
+    hosts = tuple(sorted({gpu.machine for gpu, _ in seen if gpu.machine}))
+    who = seen[0][0].label if len(seen) == 1 else counted(len(seen), "GPU")
+    where = f" on {place(hosts, '')}" if hosts else ""
+    lines = tuple(value.evidence for _, value in seen)[:4]
+    return _finding(severity, Confidence.HIGH, f"The NVLink fabric of {who}{where} {what}", fix, hosts, lines, numbers)
+
+
+def _manager(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
+    said = host_states(facts, "fabric_manager")
+    if said:
+        hosts = tuple(sorted({one.machine for one in said if one.machine}))
+        yield _finding(
+            Severity.ERROR,
+            Confidence.HIGH,
+            f"The fabric manager on {place(hosts, 'a machine')} failed: {said[0].text}",
+            _CHECK,
+            hosts,
+            tuple(one.evidence for one in said)[:4],
+            over_the_network(facts, estimator),
+        )
 
 
 def _not_working(facts: Facts, estimator: Estimator) -> Iterator[Finding]:

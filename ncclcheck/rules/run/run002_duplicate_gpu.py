@@ -60,6 +60,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.gpu_parts import gpu_parts
 from ncclcheck.rules.common import counted, is_on, listed, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -90,7 +91,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 def _on_purpose(facts: Facts) -> bool:
     """Instances of a MIG device share a bus id, and newer releases allow several ranks per GPU."""
     allowed = any(is_on(seen.value) for seen in facts.settings("NCCL_MULTI_RANK_GPU_ENABLE"))
-    return allowed or any("MIG" in name for name in facts.gpu_names)
+    divided = any(gpu.first("mig", "enabled") for gpu in gpu_parts(facts))
+    return allowed or divided or any("MIG" in name for name in facts.gpu_names)
 
 
 def _from_warnings(facts: Facts, estimator: Estimator, warned: tuple[Failure, ...]) -> Finding:

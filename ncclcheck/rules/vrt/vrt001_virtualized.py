@@ -2,11 +2,12 @@
 
 ## What it finds
 
-Signs of a hypervisor: emulated PCI bridges in the GRAPH dump (`PCI/0-65000 (104c823200000000)`, TI 104c:8232 at
-2.5 GT/s x1), sysfs paths through VMBUS or ACPI buses, a topology file that a cloud image ships
+Signs of a hypervisor: emulated PCI bridges in the GRAPH dump (`PCI/0-65000 (104c823200000000)`, TI 104c:8232 at 2.5
+GT/s x1), sysfs paths through VMBUS or ACPI buses, a topology file that a cloud image ships
 (`/opt/microsoft/ndv4-topo.xml`, `/var/run/nvidia-topologyd/virtualTopology.xml`, the one of the EFA plugin), a matrix
 whose GPU-NIC cells are all PHB on one NUMA node. In a topology file or dump: emulated bridges, a GPU at an address
-where no PCIe port puts one (`0001:00:00.0`), switches that are made up (`ffff:ff:01.0`).
+where no PCIe port puts one (`0001:00:00.0`), switches that are made up (`ffff:ff:01.0`). Tools: a hypervisor that
+`lscpu`, `lspci` or the kernel's log names, and GPUs whose virtualization mode is Pass-Through (`nvidia-smi -q`).
 
 A hypervisor alone is information. It becomes a warning when a symptom stands beside it: no GPUDirect RDMA on edges,
 or a flat topology or emulated bridges without a topology file. Default INFO output shows none of this, so a plain log
@@ -48,8 +49,9 @@ GDR beyond the limit. An emulated bridge at x1 is worth 0.2 GB/s to NCCL's searc
 
 ## When it is not a problem
 
-A guest with a loaded topology file (also `/proc/self/fd/N`, which the OFI plugin passes) and `/GDRDMA` on its edges
-is healthy. One GPU or one NIC needs no file. Small cpuset masks of a job are not vNUMA.
+A guest with a loaded topology file (also `/proc/self/fd/N`, which the OFI plugin passes) and `/GDRDMA` on its edges is
+healthy. One GPU or one NIC needs no file. Small cpuset masks of a job are not vNUMA. Pass-Through alone is reported by
+some rented machines that are bare metal: information at medium confidence.
 
 ## References
 
@@ -67,11 +69,12 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.gpu_parts import gpu_parts, host_states
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.seen import Seen
 from ncclcheck.facts.topo_file import path_tables, topo_files
 from ncclcheck.facts.topology_sources import file_loaded
-from ncclcheck.rules.common import Numbers, compared, no_number
+from ncclcheck.rules.common import Numbers, compared, counted, listed, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -79,6 +82,7 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 
+_NO_GDR = "no GPUDirect RDMA on edges between machines"
 _NOTHING = "nothing to do: keep the topology file with the image, and GPUDirect RDMA on"
 
 # A matrix or a dump is of one machine; what a guest hides costs between several.
@@ -106,19 +110,48 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             tuple(matrix.lines.values())[:2],
             compared(estimator, _SEVERAL, {**_SEVERAL, "redirect": ("", "vm")}),
         )
+    told = () if flat else tuple(_from_tools(facts, estimator))
+    yield from told
     judged = any(len(matrix.gpus) > 1 and matrix.nics for matrix in path_tables(facts))
-    if not flat and not judged and not facts.visibility.graph:
+    if not flat and not told and not judged and not facts.visibility.graph:
         yield NotEvaluated(
-            "the PCI tree (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH) or `nvidia-smi topo -m`: plain INFO"
-            " looks the same on bare metal and in a guest"
+            "the PCI tree (NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,NET,GRAPH) or `nvidia-smi topo -m`, or `lscpu`:"
+            " plain INFO looks the same on bare metal and in a guest"
         )
+
+
+def _from_tools(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
+    """A hypervisor by name, else GPUs that were passed through."""
+    named = host_states(facts, "hypervisor")
+    passed = [(gpu, value) for gpu in gpu_parts(facts) if (value := gpu.first("virtualization", "pass-through"))]
+    if not (named or passed):
+        return
+    names = [one.machine for one in named] + [gpu.machine for gpu, _ in passed]
+    hosts = tuple(sorted({name for name in names if name}))
+    where = place(hosts, "the machine")
+    if named:
+        message = f"{listed(sorted({one.text for one in named}))} runs {where} as a virtual machine"
+    else:
+        are = "is" if len(passed) == 1 else "are"
+        message = f"{counted(len(passed), 'GPU')} of {where} {are} passed through, as to a virtual machine"
+    lines = [one.evidence for one in named] or [value.evidence for _, value in passed]
+    without_gdr = facts.shape().gdr is Answer.NO
+    healthy = no_number("a guest that is set up right costs 0 to 3 percent")
+    yield _finding(
+        f"{message}, and {_NO_GDR}" if without_gdr else f"{message}; nothing that NCCL needs seems to be missing",
+        Severity.WARNING if without_gdr else Severity.INFO,
+        Confidence.HIGH if named else Confidence.MEDIUM,
+        hosts,
+        tuple(lines)[:4],
+        compared(estimator, {"gdr": True}, {"gdr": False}) if without_gdr else healthy,
+    )
 
 
 def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Finding:
     shape = facts.shape()
     symptoms = []
     if shape.gdr is Answer.NO:
-        symptoms.append("no GPUDirect RDMA on edges between machines")
+        symptoms.append(_NO_GDR)
     if facts.emulated_bridges and not file_loaded(facts):
         emulated = signs[0].value.startswith("emulated")
         symptoms.append("no topology file" if emulated else "emulated PCI bridges and no topology file")

@@ -1,0 +1,231 @@
+"""A GPU is broken, throttled by heat or power, or has errors that do not go away by themselves.
+
+## What it finds
+
+What tools say of the state of GPUs: `nvidia-smi -q` as text or XML, `--query-gpu` as CSV, `dmon`, the table, the
+sentences that `nvidia-smi` prints when it fails, DCGM, and Xids in the kernel's log. By severity:
+
+- **error**: HW Thermal Slowdown or HW Power Brake Slowdown is active; uncorrected ECC errors since the driver was
+  loaded; remapping of a row failed; a recovery action is asked for (reset, reboot, drain); the GPU is lost; Xid 48, 64,
+  74, 79, 94, 95, 119 or 120; the driver's library and kernel module are of different versions.
+- **warning**: a row or page waits for a reset to be replaced; Xid 63, which says the same.
+- **information**: a busy GPU runs at its power limit or is slowed down by software for heat; corrected ECC errors;
+  Xid 13, 31, 43 and 45, which mostly are errors of the program.
+
+One finding for each kind of fault, however many GPUs and machines show it.
+
+## Why it costs
+
+A collective waits for the slowest rank, and so does the step: one GPU at half its clocks halves the job. Thermal and
+power-brake slowdowns cut clocks to a half or less. They slow computation and NCCL's kernels, not the links: the model
+has no number for them. A lost GPU, Xid 79 or a mismatch of the driver stops the job, and at scale most stops are of
+this kind.
+
+## Example
+
+        HW Slowdown                       : Active
+            HW Thermal Slowdown           : Active
+
+## How to fix
+
+    nvidia-smi -q -d PERFORMANCE,ECC,ROW_REMAPPER,TEMPERATURE
+    dmesg -T | grep -i xid
+    nvidia-smi -r                          # resets all GPUs of the board: pending remaps, recovery action Reset
+
+- Heat: fans, airflow, inlet temperature, cold plates. Power brake: the power supplies signal an overload.
+- Uncorrected errors, Xid 48, 94, 95: drain and reset; with `remap failed` or Xid 64 replace the GPU.
+- Xid 79 or `GPU is lost`: reboot; when it comes back, PCIe, power or the GPU. Xid 74: NVLink (NVL002). Xid 119, 120:
+  firmware of the GPU; a reset, then a newer driver.
+- Mismatch: the driver was updated under a running kernel; reload its modules or reboot.
+
+## When it is not a problem
+
+Low clocks of an idle GPU (`Idle: Active`) are none. A power cap at full load is how a GPU at its limit works. Aggregate
+counters are of the card's whole life; only those since the driver was loaded count. N/A is unknown.
+
+## References
+
+- NVIDIA, Xid errors; GPU debug guidelines; NVIDIA A100 GPU memory error management (row remapping)
+- nvidia-smi manual: clocks event reasons, GPU recovery action, remapped rows
+- NVML: clocks event reasons, field values of the recovery action
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ncclcheck.facts.gpu_parts import Gpu, gpu_parts, host_states
+from ncclcheck.rules.common import Numbers, counted, listed, no_number, place, stopped
+from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
+
+if TYPE_CHECKING:
+    from ncclcheck.estimate.estimator import Estimator
+    from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.parts import Value
+
+# A GPU whose health is known says one of these.
+_TELLING = ("hw_thermal_slowdown", "hw_power_brake", "ecc_uncorrected", "remap_failed", "retire_pending",
+            "recovery_action", "lost", "xid")  # fmt: skip
+_COMPUTE = "it slows computation, which the model does not price: every step waits for the slowest GPU"
+_HARMLESS = "nothing is lost by it"
+_LATER = "nothing is lost before the next error there"
+
+_XIDS = {
+    13: "an exception of a kernel", 31: "a memory fault of a kernel", 43: "a kernel was stopped",
+    45: "work was cleaned up after another error", 48: "an uncorrectable memory error", 74: "an NVLink error",
+    94: "a contained memory error", 95: "an uncontained memory error", 119: "the GPU's firmware does not answer",
+    120: "an error of the GPU's firmware",
+}  # fmt: skip
+_FATAL_XIDS = (48, 74, 94, 95, 119, 120)
+_XIDS_OF_PROGRAMS = (13, 31, 43, 45)
+
+
+class _Fault(NamedTuple):
+    """sees: the value that shows it on a GPU. says: what; {} is the value. costs: why there is no number; empty: the
+    job stops."""
+
+    severity: Severity
+    sees: Callable[[Gpu], Value | None]
+    says: str
+    fix: str
+    costs: str = ""
+
+
+def _state(key: str, *xids: int) -> Callable[[Gpu], Value | None]:
+    """A state that is seen, or an Xid that says the same."""
+    return lambda gpu: gpu.first(key, "yes") or _xid(*xids)(gpu)
+
+
+def _count(key: str) -> Callable[[Gpu], Value | None]:
+    return lambda gpu: most if (most := gpu.most(key)) and most.number else None
+
+
+def _xid(*numbers: int) -> Callable[[Gpu], Value | None]:
+    return lambda gpu: next((value for value in gpu.part.values("xid") if value.number in numbers), None)
+
+
+def _busy(key: str) -> Callable[[Gpu], Value | None]:
+    """A state that says something of a GPU with work only."""
+    return lambda gpu: gpu.first(key, "yes") if _count("utilization_pct")(gpu) else None
+
+
+def _action(gpu: Gpu) -> Value | None:
+    return next((value for value in gpu.part.values("recovery_action") if value.text != "none"), None)
+
+
+_RESET = "drain the machine, reset all GPUs of the board (nvidia-smi -r, else reboot), then dcgmi diag -r 3"
+
+_FAULTS = (
+    _Fault(
+        Severity.ERROR, _state("lost", 79), "lost, the driver gets no answer (Xid 79 in the kernel's log)",
+        "dmesg -T | grep -i xid; reboot the machine; lost again: PCIe, power or the GPU itself",
+    ),
+    *(
+        _Fault(Severity.ERROR, _xid(number), f"Xid {number}, {_XIDS[number]}", f"dmesg -T | grep -i xid; {_RESET}")
+        for number in _FATAL_XIDS
+    ),
+    _Fault(
+        Severity.ERROR, _state("hw_thermal_slowdown"), "HW Thermal Slowdown, clocks are cut for heat",
+        "nvidia-smi -q -d TEMPERATURE,PERFORMANCE; fans, airflow, inlet temperature, contact of the heat sink",
+        _COMPUTE,
+    ),
+    _Fault(
+        Severity.ERROR, _state("hw_power_brake"), "HW Power Brake Slowdown, clocks are cut for want of power",
+        "nvidia-smi -q -d PERFORMANCE,POWER; ipmitool sdr type 'Power Supply': one failed or is overloaded", _COMPUTE,
+    ),
+    _Fault(
+        Severity.ERROR, _count("ecc_uncorrected"), "uncorrected ECC errors since the driver was loaded: {}",
+        f"nvidia-smi -q -d ECC,ROW_REMAPPER; {_RESET}",
+    ),
+    _Fault(
+        Severity.ERROR, _state("remap_failed", 64), "a broken row of memory could not be replaced (remapping failed)",
+        "replace the GPU (nvidia-smi -q -d ROW_REMAPPER)", _LATER,
+    ),
+    _Fault(
+        Severity.ERROR, _action, "the driver asks for a recovery action ({})",
+        f"nvidia-smi -q | grep -i -A2 -E 'recovery action|reset status'; {_RESET}",
+        "the driver says what to do, not why",
+    ),
+    _Fault(
+        Severity.WARNING, _state("remap_pending", 63), "a row of memory waits for a reset to be replaced",
+        _RESET, _LATER,
+    ),
+    _Fault(
+        Severity.WARNING, _state("retire_pending"), "a page of memory waits for a reboot to be retired",
+        "drain and reboot the machine", _LATER,
+    ),
+    _Fault(
+        Severity.INFO, _busy("sw_power_cap"), "at the power limit under load (SW Power Cap)",
+        "nothing to do at the default limit; nvidia-smi -q -d POWER shows whether somebody lowered it", _HARMLESS,
+    ),
+    _Fault(
+        Severity.INFO, _busy("sw_thermal_slowdown"), "SW Thermal Slowdown under load, clocks are lowered for heat",
+        "nvidia-smi -q -d TEMPERATURE,PERFORMANCE; compare with its neighbours: airflow, inlet temperature", _COMPUTE,
+    ),
+    _Fault(
+        Severity.INFO, _count("ecc_corrected"), "corrected ECC errors since the driver was loaded: {}",
+        "nothing to do while they do not grow quickly (nvidia-smi -q -d ECC)", _HARMLESS,
+    ),
+    *(
+        _Fault(
+            Severity.INFO, _xid(number), f"Xid {number}, {_XIDS[number]}",
+            "dmesg -T | grep -i xid names the process: mostly an error of the program, or what follows another",
+            "the program decides what it loses",
+        )
+        for number in _XIDS_OF_PROGRAMS
+    ),
+)  # fmt: skip
+
+
+def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
+    known = gpu_parts(facts)
+    mismatches = host_states(facts, "driver_mismatch")
+    if mismatches:
+        hosts = tuple(sorted({one.machine for one in mismatches if one.machine}))
+        yield RULE.finding(
+            Severity.ERROR,
+            Confidence.HIGH,
+            f"The library and the kernel module of NVIDIA's driver on {place(hosts, 'this machine')} are of different"
+            " versions: nothing starts on its GPUs",
+            "rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && modprobe nvidia, or reboot; in a container, the same"
+            " driver as on the host",
+            {"hosts": hosts},
+            tuple(one.evidence for one in mismatches)[:4],
+            **stopped(estimator),
+        )
+    for fault in _FAULTS:
+        seen = [(gpu, value) for gpu in known if (value := fault.sees(gpu))]
+        if seen:
+            yield _finding(fault, seen, estimator)
+    if not mismatches and not any(gpu.knows(_TELLING) for gpu in known):
+        yield NotEvaluated("`nvidia-smi -q` of each machine, and `dmesg -T | grep -i xid`")
+
+
+def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], estimator: Estimator) -> Finding:
+    hosts = tuple(sorted({gpu.machine for gpu, _ in seen if gpu.machine}))
+    worst = max((value for _, value in seen), key=lambda value: value.number or 0.0)
+    names = tuple(gpu.name for gpu, _ in seen)
+    which = seen[0][0].label if len(seen) == 1 else f"{counted(len(seen), 'GPU')} ({listed(names)})"
+    where = f" on {place(hosts, '')}" if hosts else ""
+    most = "up to " if "{}" in fault.says and worst.number and len(seen) > 1 else ""
+    numbers: Numbers = no_number(fault.costs) if fault.costs else stopped(estimator)
+    return RULE.finding(
+        fault.severity,
+        Confidence.HIGH if fault.severity is not Severity.INFO else Confidence.MEDIUM,
+        f"{which}{where}: {fault.says.format(most + worst.text)}",
+        fault.fix,
+        {"hosts": hosts, "devices": names[:8]},
+        tuple(value.evidence for _, value in seen)[:4],
+        **numbers,
+    )
+
+
+RULE = Rule(
+    code="HST004",
+    name="gpu-health",
+    severity=Severity.ERROR,
+    summary="A GPU is broken, throttled by heat or power, or has errors that do not go away by themselves",
+    check=check,
+    since="0.1.0",
+)
