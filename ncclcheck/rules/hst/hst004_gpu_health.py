@@ -118,7 +118,7 @@ _RESET = "drain the machine, reset all GPUs of the board (nvidia-smi -r, else re
 
 _FAULTS = (
     _Fault(
-        Severity.ERROR, _state("lost", 79), "lost, the driver gets no answer (Xid 79 in the kernel's log)",
+        Severity.ERROR, _state("lost", 79), "lost, the driver gets no answer",
         "dmesg -T | grep -i xid; reboot the machine; lost again: PCIe, power or the GPU itself",
     ),
     *(
