@@ -131,3 +131,133 @@ NUMBERS = {
 # Rules that cost nothing by themselves, or what the model cannot know: what hides, what follows from another fault,
 # what is only old, shares of a GPU.
 WITHOUT_NUMBER = {"VRT002", "ENV002", "ENV007", "RUN006", "RUN009", "PRF002", "LOG001", "LOG002", "LOG003", "LOG004"}
+
+
+@cache
+def judged(path: Path) -> Evaluation:
+    """All rules on one file: causes are found only when the other rules run too."""
+    source = file_source(str(path), str(path))
+    facts = Facts(read_sources([source]).tables, [source.name])
+    return evaluate(facts, Estimator(facts.shape(), EstimateOptions()), [entry.rule for entry in ENTRIES.values()])
+
+
+def verdict_of(code: str, evaluation: Evaluation) -> tuple[str, tuple[str, ...]]:
+    row = next(row for row in evaluation.verdicts if row.code == code)
+    return row.verdict, row.needs
+
+
+FILES = [pytest.param(code, name, id=f"{code}/{name}") for code, files in EXPECTED.items() for name in files]
+
+
+@pytest.mark.parametrize(("code", "name"), FILES)
+def test_fixture(code: str, name: str) -> None:
+    expected = EXPECTED[code][name]
+    evaluation = judged(FIXTURES / "rules" / code / name)
+    assert [crash for crash in evaluation.crashes if crash.startswith(code)] == []
+    verdict, needs = verdict_of(code, evaluation)
+    assert verdict == expected["verdict"], needs
+    found = [finding for finding in evaluation.findings if finding.code == code]
+    if verdict == "not_evaluated":
+        assert all(needs), "it says what would settle the question"
+    if verdict != "fail":
+        return
+    assert len(found) == 1, "one finding per fault"
+    as_expected(found[0], expected)
+    well_formed(found[0], code)
+
+
+def as_expected(finding: Finding, expected: dict[str, Any]) -> None:
+    said = {
+        "severity": finding.severity.value,
+        "confidence": finding.confidence.value,
+        "hosts": sorted(finding.subject.get("hosts", ())),
+        "causes": sorted(finding.causes),
+        "estimate": finding.estimate is not None,
+    }
+    wanted = {key: sorted(want) if isinstance(want, list) else want for key, want in expected.items() if key in said}
+    assert {key: said[key] for key in wanted} == wanted, (finding.message, finding.no_estimate_because)
+
+
+def well_formed(finding: Finding, code: str) -> None:
+    assert (finding.code, finding.name) == (code, NAMES[code])
+    assert (finding.estimate is None) != (finding.no_estimate_because is None), "an estimate, or why there is none"
+    assert finding.estimate is None or finding.cost is not None
+    assert finding.evidence or code == "LOG001", "the lines that prove it; what is hidden has none"
+    assert finding.message and "\n" not in finding.message
+    assert finding.fix
+
+
+@pytest.mark.parametrize("path", HEALTHY, ids=lambda path: path.name)
+@pytest.mark.parametrize("code", ENTRIES)
+def test_healthy_logs_stay_quiet(code: str, path: Path) -> None:
+    evaluation = judged(path)
+    assert [crash for crash in evaluation.crashes if crash.startswith(code)] == []
+    found = [finding for finding in evaluation.findings if finding.code == code]
+    assert [finding.message for finding in found if finding.severity is not Severity.INFO] == []
+
+
+@pytest.mark.parametrize("code", sorted(NUMBERS))
+def test_a_fail_fixture_has_the_number(code: str) -> None:
+    found = [
+        finding
+        for name, row in EXPECTED[code].items()
+        if row["verdict"] == "fail"
+        for finding in judged(FIXTURES / "rules" / code / name).findings
+        if finding.code == code
+    ]
+    estimates = [finding.estimate for finding in found if finding.estimate is not None]
+    for one in estimates:
+        for low, expected, high in (one.healthy, one.actual, one.slowdown):
+            assert 0 < low <= expected <= high < inf
+        assert one.limit_healthy and one.limit_actual and one.formula
+    if NUMBERS[code] == BANDWIDTH:
+        assert any(one.slowdown.expected > 1.01 for one in estimates)
+    else:
+        costs = [finding.cost for finding in found if finding.cost is not None]
+        assert any(cost.unit.startswith(NUMBERS[code]) and cost.amount.expected > 0 for cost in costs)
+
+
+def test_every_rule_has_a_number_or_none_to_give() -> None:
+    assert NUMBERS.keys() | WITHOUT_NUMBER == set(ENTRIES)
+    assert not NUMBERS.keys() & WITHOUT_NUMBER
+
+
+def test_codes_and_names_are_the_contract() -> None:
+    assert {code: entry.rule.name for code, entry in ENTRIES.items()}.items() <= NAMES.items()
+    assert len(set(NAMES.values())) == len(NAMES)
+    assert sorted(EXPECTED) == sorted(ENTRIES)
+
+
+@pytest.mark.parametrize("code", ENTRIES)
+def test_page(code: str) -> None:
+    entry = ENTRIES[code]
+    titles = [line.removeprefix("## ") for line in entry.page.splitlines() if line.startswith("## ")]
+    assert titles == list(HEADINGS)
+    title = entry.page.splitlines()[0]
+    assert title.rstrip(".") == entry.rule.summary, "the page opens with the summary"
+
+
+@pytest.mark.parametrize("code", ENTRIES)
+def test_causes_name_rules(code: str) -> None:
+    assert set(ENTRIES[code].rule.caused_by) <= set(ENTRIES) - {code}
+
+
+def test_no_rule_is_the_cause_of_its_own_cause() -> None:
+    TopologicalSorter({code: entry.rule.caused_by for code, entry in ENTRIES.items()}).prepare()
+
+
+@pytest.mark.parametrize("code", EXPECTED)
+def test_fixtures_are_complete(code: str) -> None:
+    files = EXPECTED[code]
+    present = {path.name for path in (FIXTURES / "rules" / code).iterdir()} - {"expect.toml"}
+    assert set(files) == present, "expect.toml names every file and no other"
+    assert {row["verdict"] for row in files.values()} == {"fail", "pass", "not_evaluated"}
+    for name, row in files.items():
+        needed = {"severity", "confidence", "hosts", "causes"} if row["verdict"] == "fail" else set()
+        assert needed | {"verdict", "why"} <= set(row), name
+
+
+def test_the_readme_names_every_rule() -> None:
+    text = (FIXTURES.parent / "README.md").read_text(encoding="utf-8")
+    named = dict(re.findall(r"([A-Z]{2,3}\d{3}) ([a-z0-9-]+)(?=,| \|)", text))
+    assert named == {code: entry.rule.name for code, entry in ENTRIES.items()}

@@ -52,7 +52,9 @@ class GpuValues:
             self._told[key] = Told(
                 line if read.number and not known.number else known.line, "gpu", self.name, key, f"{total:g}", total
             )
-        elif (key in _FAULTS and known.text != read.text == "yes") or (key == "recovery_action" and known.text == "none"):
+        elif (key in _FAULTS and known.text != read.text == "yes") or (
+            key == "recovery_action" and known.text == "none"
+        ):
             self._told[key] = Told(line, "gpu", self.name, key, *read)
 
     def number(self, key: str) -> float | None:
