@@ -32,6 +32,22 @@ class LostProcess(NamedTuple):
     evidence: Evidence
 
 
+class RankError(NamedTuple):
+    """An error that NCCL holds for a rank. when: initialization or asynchronous. remote: it follows from another rank's
+    end."""
+
+    rank: int
+    machine: str
+    pid: str
+    when: str
+    error: str
+    evidence: Evidence
+
+    @property
+    def remote(self) -> bool:
+        return self.error.startswith("Remote")
+
+
 class Standing(NamedTuple):
     """A rank whose count of operations is behind that of others, with both the same in two reports. communicator: its
     hash. operation: "AllReduce", or "any" where RAS counts all together. launched: its own; ahead: theirs that wait."""
@@ -71,6 +87,22 @@ def lost_processes(facts: Traffic) -> tuple[LostProcess, ...]:
                 )
             )
     return tuple(sorted(found, key=lambda one: not one.dead))
+
+
+@question
+def rank_errors(facts: Traffic) -> tuple[RankError, ...]:
+    """Those that are the rank's own first; each rank's last."""
+    rows = _of(facts, "rank")
+    processes = dict(rows.filter(pl.col("key") == "process").select("name", "text").iter_rows())
+    machines = _machines(facts)
+    found = []
+    last = rows.filter(pl.col("key") == "error").unique("name", keep="last", maintain_order=True)
+    for name, text, source, line in last.select("name", "text", "source", "line").iter_rows():
+        address, _, pid = processes.get(name, "").rpartition("/")
+        when, _, error = text.partition(": ")
+        machine = machines.get(address, address)
+        found.append(RankError(int(name.rpartition("/")[2]), machine, pid, when, error, facts.evidence(source, line)))
+    return tuple(sorted(found, key=lambda one: one.remote))
 
 
 @question

@@ -1,4 +1,4 @@
-"""Did nccl-tests get the right results?
+"""Did nccl-tests, and the diagnostics of NCCL itself, get the right results?
 
 The test itself counts (`#wrong`, `Out of bounds values`). Before 2.13 its tables have relative errors instead, of which
 only the count at the end is a verdict.
@@ -6,11 +6,13 @@ only the count at the end is a verdict.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import polars as pl
 
 from ncclcheck.facts.evidence import Evidence
+from ncclcheck.facts.outputs import places
 from ncclcheck.facts.printed import MAX_EVIDENCE, Printed
 from ncclcheck.facts.question import question
 
@@ -61,3 +63,32 @@ def were_checked(facts: Printed) -> bool:
     rows = facts["measurements"]
     told = pl.col("wrong").is_not_null() | pl.col("in_wrong").is_not_null() | (pl.col("wrong_values") > 0)
     return bool(rows.select(told.any()).item()) if rows.height else False
+
+
+class WrongTransfer(NamedTuple):
+    """Bytes that NCCL's own diagnostics wrote to a peer's GPU, or read from it, and that came out as others. direction:
+    write or read; path: as NCCL names it ("NVL", "PHB"), "" where it does not."""
+
+    machine: str
+    direction: str
+    source: int
+    destination: int
+    path: str
+    evidence: Evidence
+
+
+_TRANSFER = re.compile(r"info p2p: (write|read) mismatch .*?\bsrcRank=(\d+)\b.*?\bdstRank=(\d+)\b(?:.*?\bpath=(\w+))?")
+
+
+@question
+def wrong_transfers(facts: Printed) -> tuple[WrongTransfer, ...]:
+    """In the order of the input."""
+    rows = facts["telemetry"].filter((pl.col("kind") == "nccl-diag") & (pl.col("key") == "diagnosis"))
+    found = []
+    for output, text, source, line in rows.select("output", "text", "source", "line").iter_rows():
+        told = _TRANSFER.match(text)
+        if told:
+            machine = places(facts)[output].machine
+            ranks = int(told[2]), int(told[3])
+            found.append(WrongTransfer(machine, told[1], *ranks, told[4] or "", facts.evidence(source, line)))
+    return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fact_samples import facts_of
 
-from ncclcheck.facts.ras import lost_processes, standing_ranks
+from ncclcheck.facts.ras import lost_processes, rank_errors, standing_ranks
 
 EVENT = "[2026-02-03 04:05:{:02}] PEER_{}: Process 812 on node 10.0.0.9 managing GPU 4"
 REPORT = [
@@ -45,3 +45,20 @@ def test_only_counts_that_stay_the_same_stand() -> None:
 
 def test_one_that_moves_on_stands_no_more() -> None:
     assert standing_ranks(facts_of([*report(7, 8), *report(7, 8), *report(8, 9)])) == ()
+
+
+def test_errors_of_a_rank_itself_come_before_those_of_its_peers() -> None:
+    lines = [
+        "#0-0 (00000000000000aa) ERROR",
+        "  Asynchronous errors on 3 ranks",
+        "  2 ranks reported Remote process error",
+        "  Rank 0 -- GPU 0 managed by process 7 on node 10.0.0.8",
+        "  Rank 1 -- GPU 1 managed by process 8 on node 10.0.0.8",
+        "  Rank 3 reported System error -- GPU 3 managed by process 9 on node 10.0.0.9",
+    ]
+    errors = rank_errors(facts_of(lines))
+    assert [(one.rank, one.error, one.remote, one.pid) for one in errors] == [
+        (3, "System error", False, "9"),
+        (0, "Remote process error", True, "7"),
+        (1, "Remote process error", True, "8"),
+    ]

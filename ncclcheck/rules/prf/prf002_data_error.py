@@ -1,9 +1,12 @@
-"""nccl-tests got wrong results.
+"""Data change on their way: wrong results of nccl-tests, or of NCCL's own diagnostics.
 
 ## What it finds
 
 Tables of nccl-tests, as text or JSON, whose `#wrong` is not 0, or whose last lines say `Out of bounds values : 3
 FAILED`. Releases before 2.13 print a relative error instead; of these the count in the last lines decides.
+
+`NCCL DIAG` lines of NCCL 2.31 and newer (`NCCL_RUN_DIAGNOSTICS=1`) in which a GPU wrote or read other bytes than its
+peer (`p2p: write mismatch`).
 
 ## Why it costs
 
@@ -44,7 +47,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.measured import binary_size
 from ncclcheck.facts.settings import set_to
-from ncclcheck.facts.wrong_results import WrongResults, were_checked, wrong_results
+from ncclcheck.facts.wrong_results import WrongResults, WrongTransfer, were_checked, wrong_results, wrong_transfers
 from ncclcheck.rules.common import counted, listed, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -52,6 +55,11 @@ if TYPE_CHECKING:
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.facts.facts import Facts
 
+_FIX_PEERS = (
+    "NCCL_P2P_DISABLE=1 keeps the job right until it is mended; nvidia-smi nvlink -s and -e, nvidia-smi -q -d"
+    " ECC,ROW_REMAPPER, dmesg | grep -iE 'xid|aer', lspci -vv | grep ACSCtl (NCCL documentation, Troubleshooting: PCI"
+    " Access Control Services), dcgmi diag -r 3"
+)
 _NEEDS = "a table of nccl-tests whose results were checked: all_reduce_perf -b 8 -e 1G -f 2 -g 8 -c 1"
 _FIX = (
     "all_reduce_perf -b 8 -e 1G -f 2 -g 8 -c 1 on each machine alone and then in pairs finds the machine;"
@@ -64,6 +72,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     found = wrong_results(facts)
     if found:
         yield _finding(facts, found)
+    elif transfers := wrong_transfers(facts):
+        yield _of_diagnostics(transfers)
     elif not were_checked(facts):
         yield NotEvaluated(_NEEDS)
 
@@ -85,6 +95,24 @@ def _finding(facts: Facts, found: tuple[WrongResults, ...]) -> Finding:
     )
 
 
+def _of_diagnostics(transfers: tuple[WrongTransfer, ...]) -> Finding:
+    hosts = tuple(dict.fromkeys(one.machine for one in transfers if one.machine))
+    told = [
+        f"{one.direction} of rank {one.source} to rank {one.destination}{f' over {one.path}' if one.path else ''}"
+        for one in transfers
+    ]
+    return RULE.finding(
+        Severity.ERROR,
+        Confidence.HIGH,
+        f"NCCL's own diagnostics found other bytes than were sent between GPUs: {listed(told)}",
+        _FIX_PEERS,
+        {"hosts": hosts, "ranks": tuple(dict.fromkeys(str(one.source) for one in transfers))},
+        tuple(one.evidence for one in transfers[:4]),
+        causes=("HST004", "PCI004"),
+        **no_number("wrong results have no bandwidth"),
+    )
+
+
 def _told(one: WrongResults) -> str:
     """`3 wrong values in all_reduce at 1 MiB and 4 MiB`."""
     what = counted(one.values, "wrong value") if one.values else "errors beyond rounding"
@@ -96,7 +124,7 @@ RULE = Rule(
     code="PRF002",
     name="data-error",
     severity=Severity.ERROR,
-    summary="nccl-tests got wrong results",
+    summary="Data change on their way: wrong results of nccl-tests, or of NCCL's own diagnostics",
     check=check,
     since="0.1.0",
 )

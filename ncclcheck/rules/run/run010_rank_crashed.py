@@ -12,7 +12,8 @@ The end of a process, in the words of whoever saw it:
   (`exited on signal`), MPICH, DeepSpeed, Horovod, torch.multiprocessing, Ray, kubectl
 - Slurm's `CANCELLED ... DUE TO PREEMPTION` and the like
 - NCCL's RAS (`ncclras`): processes that it considers dead, after a minute without an answer; those that did not answer
-  one question are a warning. Where the end itself is on record, that is told instead.
+  one question are a warning, as are ranks for which NCCL holds an error. Where the end itself is on record, that is
+  told instead.
 
 The first death is named. What follows is told apart: SIGTERM (-15, 143) and SIGKILL after another death are the
 launcher cleaning up; errors in the words of NCCL or of a socket (`DistBackendError`, connection reset) fall with
@@ -63,7 +64,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.deaths import ABORT, BUS, KILL, Death, FirstDeath, Nature, ended_well, first_death
-from ncclcheck.facts.ras import LostProcess, lost_processes
+from ncclcheck.facts.ras import LostProcess, RankError, lost_processes, rank_errors
 from ncclcheck.facts.timeouts import death_follows
 from ncclcheck.rules.common import counted, listed, no_number, stopped
 from ncclcheck.rules.failures import STOPPERS, ranks_in_words
@@ -111,6 +112,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         return
     elif lost := lost_processes(facts):
         yield _lost(estimator, [one for one in lost if one.dead == lost[0].dead])
+    elif errors := rank_errors(facts):
+        yield _erring(estimator, [one for one in errors if one.remote == errors[0].remote])
     else:
         yield NotEvaluated(_NEEDS)
 
@@ -130,6 +133,27 @@ def _lost(estimator: Estimator, lost: list[LostProcess]) -> Finding:
             "ranks": tuple(str(rank) for one in lost for rank in one.ranks),
         },
         tuple(one.evidence for one in lost[:_MOST_NAMED]),
+        causes=STOPPERS,
+        **stopped(estimator),
+    )
+
+
+def _erring(estimator: Estimator, errors: list[RankError]) -> Finding:
+    """Ranks that failed and whose processes are still there."""
+    first = errors[0]
+    follows = "; that follows from a rank that ended" if first.remote else ""
+    told = [f"rank {one.rank}{f' on {one.machine}' if one.machine else ''}: {one.error} ({one.when})" for one in errors]
+    return RULE.finding(
+        Severity.WARNING,
+        Confidence.MEDIUM,
+        f"NCCL's RAS finds {counted(len(errors), 'rank')} with an error: {listed(told, _MOST_NAMED)}{follows}",
+        f"WARN lines of NCCL of rank {first.rank} (NCCL_DEBUG=WARN), dmesg -T | tail of its machine, and what its"
+        f" process prints{f' (pid {first.pid})' if first.pid else ''}",
+        {
+            "hosts": tuple(dict.fromkeys(one.machine for one in errors if one.machine)),
+            "ranks": tuple(str(one.rank) for one in errors),
+        },
+        tuple(one.evidence for one in errors[:_MOST_NAMED]),
         causes=STOPPERS,
         **stopped(estimator),
     )
