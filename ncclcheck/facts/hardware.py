@@ -11,6 +11,7 @@ import polars as pl
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.fabric import fabric_states
+from ncclcheck.facts.hcas import whole_machines
 from ncclcheck.facts.matrix import ORDER
 from ncclcheck.facts.measurements import of_this_job
 from ncclcheck.facts.question import question
@@ -176,24 +177,12 @@ def _net_devices(facts: Facts) -> int | None:
     """Net devices in use per machine, where all ranks of one show their channels; else those listed."""
     edges = facts.edge_table.filter((pl.col("transport") == "NET") & (pl.col("scope") == "between"))
     if edges.height and facts.rings_connected:
-        edges = edges.filter(pl.col("machine").is_in(list(_whole_machines(facts))))
+        edges = edges.filter(pl.col("machine").is_in(list(whole_machines(facts))))
         used = edges.group_by("machine").agg(pl.col("device").n_unique()).get_column("device").max()
         if isinstance(used, int):
             return used
     counts = [len(_undivided(nics)) for nics in facts.nic_lists.values()]
     return min(counts) if counts else None
-
-
-def _whole_machines(facts: Facts) -> frozenset[str]:
-    """Machines of which every rank of the largest communicator is in the input; without init lines all of them."""
-    world = facts.world
-    if world is None:
-        return frozenset(facts.machines)
-    if world.nranks is not None and len(world.ranks) >= world.nranks:
-        return frozenset(world.machines)
-    members = facts.members.filter((pl.col("cid") == world.id) & pl.col("machine").is_not_null())
-    counts = members.group_by("machine").agg(pl.col("rank").n_unique(), pl.col("local_ranks").max())
-    return frozenset(counts.filter(pl.col("rank") >= pl.col("local_ranks")).get_column("machine").to_list())
 
 
 def _undivided(nics: Sequence[Nic]) -> tuple[Nic, ...]:

@@ -157,3 +157,16 @@ def used_devices(facts: Traffic) -> Mapping[str, frozenset[str]]:
     edges = facts.edge_table.filter((pl.col("transport") == "NET") & (pl.col("scope") == "between"))
     rows = edges.filter(pl.col("machine").is_not_null()).group_by("machine").agg(pl.col("device").unique())
     return {machine: frozenset(devices) for machine, devices in rows.iter_rows()}
+
+
+@question
+def whole_machines(facts: Traffic) -> frozenset[str]:
+    """Machines of which every rank of the largest communicator is in the input; without init lines all of them."""
+    world = facts.world
+    if world is None:
+        return frozenset(facts.machines)
+    if world.nranks is not None and len(world.ranks) >= world.nranks:
+        return frozenset(world.machines)
+    members = facts.members.filter((pl.col("cid") == world.id) & pl.col("machine").is_not_null())
+    counts = members.group_by("machine").agg(pl.col("rank").n_unique(), pl.col("local_ranks").max())
+    return frozenset(counts.filter(pl.col("rank") >= pl.col("local_ranks")).get_column("machine").to_list())

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.filters import hca_filters
-from ncclcheck.facts.hcas import Listing, near_devices, used_devices
+from ncclcheck.facts.hcas import Listing, near_devices, used_devices, whole_machines
 from ncclcheck.facts.outputs import Place
 from ncclcheck.facts.parts import Part, Value, of_kind
 from ncclcheck.facts.question import question
@@ -138,7 +138,8 @@ def use_of(facts: Traffic, place: Place, port: str) -> tuple[str, bool]:
         return NAMED, False
     if name in near_devices(facts) and not filters:
         return NEAR, False
-    idle = bool(used) and facts.rings_connected and not any(part.startswith("NET/") for part in used)
+    seen = facts.rings_connected and place.machine in whole_machines(facts)
+    idle = bool(used) and seen and not any(part.startswith("NET/") for part in used)
     return "", idle
 
 

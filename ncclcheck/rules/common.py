@@ -108,6 +108,12 @@ def ib_disabled(facts: Facts) -> tuple[Seen, ...]:
     return tuple(seen for seen in facts.settings("NCCL_IB_DISABLE") if is_on(seen.value))
 
 
+def goes_another_way(facts: Facts) -> bool:
+    """Is the network between machines known, and neither InfiniBand, nor RoCE, nor TCP: that of a cloud?"""
+    kinds = {networks.kind(seen.value) for seen in facts.networks}
+    return bool(kinds) and not kinds & {"ib", "socket"}
+
+
 def is_on(value: str) -> bool:
     """A numeric switch as NCCL reads it: any number but 0."""
     try:

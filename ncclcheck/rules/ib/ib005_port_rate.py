@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.rdma_ports import Odd, ports, slow_ports
-from ncclcheck.rules.common import compared, counted, listed, place
+from ncclcheck.rules.common import compared, counted, goes_another_way, listed, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _NEEDS = "rates of the ports: the output of `ibstat` of every machine of the job
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    if facts.crossing.answer is Answer.NO:
+    if facts.crossing.answer is Answer.NO or goes_another_way(facts):
         return
     groups: dict[tuple[float, float, str, bool], list[Odd]] = {}
     for odd in slow_ports(facts):

@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.rdma_ports import Odd, Port, ports, small_mtus, unequal_mtus
-from ncclcheck.rules.common import compared, counted, listed, no_number, place
+from ncclcheck.rules.common import compared, counted, goes_another_way, listed, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ _FIX_IB = "the partition's mtu in the subnet manager (partitions.conf: mtu=5 is 
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
-    if facts.crossing.answer is Answer.NO:
+    if facts.crossing.answer is Answer.NO or goes_another_way(facts):
         return
     unequal = unequal_mtus(facts)
     for odd in unequal:
