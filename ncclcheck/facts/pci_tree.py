@@ -47,12 +47,12 @@ class Device(NamedTuple):
         return tuple(dict.fromkeys(value.evidence for some in found for value in some))
 
     @property
-    def computes(self) -> bool:
-        """A GPU, or a NIC that may carry collectives."""
-        if self.kind != "nic":
-            return self.kind == "gpu"
-        named = any(name in self.model for name in _COMPUTE_NICS)
-        return named or (self.best.gts or 0) * (self.best.lanes or 0) >= _FAST
+    def is_named_compute_nic(self) -> bool:
+        return self.kind == "nic" and any(name in self.model for name in _COMPUTE_NICS)
+
+    @property
+    def is_fast(self) -> bool:
+        return (self.best.gts or 0) * (self.best.lanes or 0) >= _FAST
 
 
 class PciTree(NamedTuple):
@@ -83,7 +83,15 @@ class PciTree(NamedTuple):
 
     @property
     def computing(self) -> tuple[Device, ...]:
-        return tuple(device for device in self.devices.values() if device.computes)
+        """GPUs, and NICs that may carry collectives: by their name, or fast and below a switch with a GPU."""
+        gpus = [device for device in self.devices.values() if device.kind == "gpu"]
+        return tuple(
+            device
+            for device in self.devices.values()
+            if device.kind == "gpu"
+            or device.is_named_compute_nic
+            or (device.kind == "nic" and device.is_fast and any(self.between(device.name, gpu.name) for gpu in gpus))
+        )
 
 
 class PeerPath(NamedTuple):

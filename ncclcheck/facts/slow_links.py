@@ -5,8 +5,10 @@ What all cards of a machine have alike may be the board's design; what idles sav
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 from ncclcheck.facts.evidence import Evidence
@@ -18,6 +20,8 @@ from ncclcheck.facts.question import question
 
 # GT/s per lane by generation of PCIe.
 _GTS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+# GPUs whose way to the CPU is NVLink-C2C: what they show as a PCIe link carries nothing.
+_SUPERCHIP = re.compile(r"\b(?:GH200|GB200|GB300|GB10)\b")
 # A corrected error now and then is no matter; a link that makes so many of them is marginal.
 _MANY_ERRORS = 20
 # What only accelerators and NICs are capable of (Gb/s of a x16 link of generation 5), whatever the device is called.
@@ -78,37 +82,37 @@ def _rates(facts: Facts) -> dict[tuple[str, str], float]:
 
 
 def _by_lspci(tree: PciTree) -> Iterator[SlowLink]:
-    usual = {
-        (device.kind, device.model): max(other.now.lanes or 0 for other in _siblings(tree, device))
-        for device in tree.computing
-    }
     told: set[str] = set()
     for device in tree.computing:
         chain = [device, *tree.above(device.name)]
-        for lower, upper in zip(chain, [*chain[1:], None], strict=True):
-            if lower.name in told:
+        # a port that looks down is the upper end of its link; between it and the port above is no link but the switch
+        for lower, upper in zip_longest(chain[::2], chain[1::2]):
+            sign = _sign(lower, upper)
+            if not sign or lower.name in told or _SUPERCHIP.search(device.model):
                 continue  # a link that many devices share is one
-            best = _best(lower, upper)
-            narrow = _less(lower.now.lanes, best.lanes)
-            # an idle GPU saves power by its speed, and so does what is above it alone
-            slow = lower.kind == "nic" and _less(lower.now.gts, best.gts)
-            if not (narrow or slow):
-                continue
-            siblings = _siblings(tree, device)
-            sure = upper is not None and upper.best.lanes is not None
-            if not sure:
-                if len(siblings) > 1 and (lower.now.lanes or 0) >= usual[device.kind, device.model] and narrow:
-                    continue  # all alike: the slots may be so
-                sure = narrow and (lower.now.lanes or 0) < usual[device.kind, device.model]
             told.add(lower.name)
-            sign = "width" if narrow else "speed"
-            key = "lanes" if narrow else "gts"
+            siblings = [one for one in tree.computing if (one.kind, one.model) == (device.kind, device.model)]
+            alike = lower is device and len(siblings) > 1
+            alike = alike and all(_sign(one, next(iter(tree.above(one.name)), None)) == sign for one in siblings)
+            both = upper is not None and upper.best.lanes is not None
+            better = sign == "width" and any(_less(lower.now.lanes, one.now.lanes) for one in siblings)
+            key = "lanes" if sign == "width" else "gts"
             lines = lower.evidence(key, f"{key}_max") + (upper.evidence(f"{key}_max") if upper else ())
-            yield _slow(tree.place.machine, device, lower.name, sign, lower.now, best, sure, lines)
+            link = _slow(tree.place.machine, device, lower.name, sign, lower.now, _best(lower, upper), lines)
+            yield link._replace(sure=both or better, alike=alike)
+
+
+def _sign(lower: Device, upper: Device | None) -> str:
+    """What is wrong with the link between two devices, "" for nothing that shows. An idle GPU saves power by its speed,
+    and so does what is above it alone."""
+    best = _best(lower, upper)
+    if _less(lower.now.lanes, best.lanes):
+        return "width"
+    return "speed" if lower.kind == "nic" and _less(lower.now.gts, best.gts) else ""
 
 
 def _slow(
-    machine: str, device: Device, where: str, sign: str, now: Link, best: Link, sure: bool, lines: tuple[Evidence, ...]
+    machine: str, device: Device, where: str, sign: str, now: Link, best: Link, lines: tuple[Evidence, ...]
 ) -> SlowLink:
     """Lanes are compared at the best speed: the speed of now may be that of a device that sleeps."""
     if sign == "width":
@@ -117,16 +121,12 @@ def _slow(
     else:
         texts = (f"{now.gts:g} GT/s", f"{best.gts:g} GT/s")
         now = Link(now.gts, best.lanes)
-    return SlowLink(machine, device.name, device.kind, where, sign, *texts, _gbps(now), _gbps(best), sure, lines)
+    return SlowLink(machine, device.name, device.kind, where, sign, *texts, _gbps(now), _gbps(best), False, lines)
 
 
 def _gbps(link: Link) -> float | None:
     """NCCL counts 0.09375 GB/s per lane and GT/s: 48 for x16 of generation 5."""
     return None if link.gts is None or link.lanes is None else link.gts * link.lanes * 48 / (32 * 16)
-
-
-def _siblings(tree: PciTree, device: Device) -> list[Device]:
-    return [one for one in tree.computing if (one.kind, one.model) == (device.kind, device.model)]
 
 
 def _best(lower: Device, upper: Device | None) -> Link:
@@ -210,10 +210,13 @@ def _by_nvml(facts: Facts) -> Iterator[SlowLink]:
         for link in found:
             alike = len(gpus) > 1 and sum(other.sign == link.sign for other in found) == len(gpus)
             alone = len(gpus) == 1 and gpus[0].text("virtualization") != "none"
-            yield link._replace(alike=alike, sure=not alike and not alone)
+            # the driver knows what the slot can, but calls a slot of a guest or a board as it pleases
+            yield link._replace(alike=alike, sure=link.sign == "speed" if alike else not alone)
 
 
 def _of_gpu(gpu: Part) -> SlowLink | None:
+    if any(_SUPERCHIP.search(value.text) for value in gpu.values("model")):
+        return None
     for reading in gpu.readings:
         lanes, most = _number(reading, "pcie_lanes"), _number(reading, "pcie_lanes_max")
         now, best = _number(reading, "pcie_gen"), _number(reading, "pcie_gen_max")

@@ -56,8 +56,10 @@ def _judged(link: SlowLink) -> tuple[Severity, Confidence] | None:
         return (Severity.INFO, Confidence.LOW) if link.alike else (Severity.WARNING, Confidence.LOW)
     if link.sign == "errors":
         return Severity.WARNING, Confidence.MEDIUM
+    if link.alike and not link.sure:
+        return None
     if link.alike:
-        return None if link.sign == "width" else (Severity.WARNING, Confidence.MEDIUM)
+        return (Severity.INFO, Confidence.LOW) if link.sign == "width" else (Severity.WARNING, Confidence.MEDIUM)
     return (Severity.ERROR, Confidence.HIGH) if link.sure else (Severity.WARNING, Confidence.MEDIUM)
 
 
@@ -76,7 +78,8 @@ def _message(links: Sequence[SlowLink], devices: Sequence[str], machines: Sequen
         )
     above = "" if first.where == first.device else f", at {first.where} above it"
     load = " under load" if first.sign == "speed" and first.kind == "gpu" else ""
-    doubt = "" if first.sure else "; the port above would tell whether the slot has more"
+    design = ", as on all of them: it may be the board's design" if first.alike else ""
+    doubt = design if first.sure else "; the port above would tell whether the slot has more"
     return f"The PCIe link of {who} runs at {first.now} of {first.best}{load}{above}{doubt}"
 
 
