@@ -117,6 +117,8 @@ class Outputs:
         found = _LABEL.match(text)
         if found and found[0] in self._open:
             yield found[0]
+        elif found and found[0].rstrip() in self._open:  # the blank behind it is the tool's own
+            yield found[0].rstrip()
         if "" in self._open:
             yield ""
 

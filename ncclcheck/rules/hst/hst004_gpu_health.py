@@ -205,7 +205,8 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], estimator: Estimator) -> Finding:
     hosts = tuple(sorted({gpu.machine for gpu, _ in seen if gpu.machine}))
     worst = max((value for _, value in seen), key=lambda value: value.number or 0.0)
-    names = tuple(gpu.name for gpu, _ in seen)
+    several = len(hosts) > 1
+    names = tuple(f"{gpu.machine} {gpu.name}" if several else gpu.name for gpu, _ in seen)
     which = seen[0][0].label if len(seen) == 1 else f"{counted(len(seen), 'GPU')} ({listed(names)})"
     where = f" on {place(hosts, '')}" if hosts else ""
     most = "up to " if "{}" in fault.says and worst.number and len(seen) > 1 else ""
