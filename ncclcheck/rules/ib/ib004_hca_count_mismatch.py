@@ -231,5 +231,5 @@ RULE = Rule(
     summary="The machines of one job have different numbers of compute adapters, or adapters of different rates",
     check=check,
     since="0.1.0",
-    caused_by=("HST003", "IB001", "IB002", "IB006"),
+    caused_by=("HST003", "IB001", "IB002", "IB005", "IB006"),
 )
