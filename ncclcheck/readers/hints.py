@@ -27,7 +27,7 @@ OTHER_KINDS = (
 PERF_JSON = r"\"alg_bw\"|\"minimum_bytes\""
 PERF_LINE = (
     PERF_JSON + "|"
-    r"algbw|nThread [0-9]|Rank +[0-9]+ +(?:Group|Pid) |_perf\b|Collective test |nccl-tests version "
+    r"algbw|nThread [0-9]|Rank +[0-9]+ +(?:Group|Pid) |[a-z]_perf(?:[^\w\"]|$)|Collective test |nccl-tests version "
     r"|Out of bounds values|Avg bus bandwidth"
     r"|[0-9][ |\t]+(?:float|half|bfloat16|double|u?int(?:8|32|64)|f8e[45]m[23]|char|int)[ |\t]"
 )

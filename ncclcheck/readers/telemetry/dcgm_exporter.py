@@ -34,7 +34,7 @@ class DcgmExporter(MetricsReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._identified: set[tuple[str | None, str]] = set()
+        self._identified: dict[str | None, set[str]] = {}  # GPUs by host
         # of MIG: by host and GPU, the line that names each first
         self._instances: dict[tuple[str | None, str], dict[str, int]] = {}
         self._host: str | None = None  # of the line at hand: a collection may hold those of many
@@ -64,10 +64,11 @@ class DcgmExporter(MetricsReader):
         self.tell(line, thing, name, key, text, number, host=self._host)
 
     def _identify(self, sample: Sample, gpu: str) -> None:
-        if (self._host, gpu) in self._identified:
+        known = self._identified.setdefault(self._host, set())
+        if gpu in known:
             return
-        first_of_host = all(host != self._host for host, _ in self._identified)
-        self._identified.add((self._host, gpu))
+        first_of_host = not known
+        known.add(gpu)
         labels = sample.labels
         for label, key in (("UUID", "uuid"), ("modelName", "model")):
             if labels.get(label):

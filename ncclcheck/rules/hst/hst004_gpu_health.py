@@ -7,7 +7,8 @@ sentences that `nvidia-smi` prints when it fails, DCGM, and Xids in the kernel's
 
 - **error**: HW Thermal Slowdown or HW Power Brake Slowdown is active; uncorrected ECC errors since the driver was
   loaded; remapping of a row failed; a recovery action is asked for (reset, reboot, drain); the GPU is lost; Xid 48, 64,
-  74, 79, 94, 95, 119 or 120; the driver's library and kernel module are of different versions.
+  74, 79, 94, 95, 119 or 120; a test of DCGM fails, and not for settings alone; the driver's library and kernel module
+  are of different versions.
 - **warning**: a row or page waits for a reset to be replaced; Xid 63, which says the same.
 - **information**: a busy GPU runs at its power limit or is slowed down by software for heat; corrected ECC errors;
   Xid 13, 31, 43 and 45, which mostly are errors of the program.
@@ -55,7 +56,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ncclcheck.facts.gpu_parts import Gpu, gpu_parts, host_states
+from ncclcheck.facts.gpu_parts import Gpu, HostState, gpu_parts, host_states
 from ncclcheck.rules.common import Numbers, counted, listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
 # A GPU whose health is known says one of these.
 _TELLING = ("hw_thermal_slowdown", "hw_power_brake", "ecc_uncorrected", "remap_failed", "retire_pending",
-            "recovery_action", "lost", "xid")  # fmt: skip
+            "recovery_action", "lost", "xid", "diagnosis")  # fmt: skip
 _COMPUTE = "it slows computation, which the model does not price: every step waits for the slowest GPU"
 _HARMLESS = "nothing is lost by it"
 _LATER = "nothing is lost before the next error there"
@@ -74,10 +75,12 @@ _LATER = "nothing is lost before the next error there"
 _XIDS = {
     13: "an exception of a kernel", 31: "a memory fault of a kernel", 43: "a kernel was stopped",
     45: "work was cleaned up after another error", 48: "an uncorrectable memory error", 74: "an NVLink error",
+    79: "the GPU has fallen off the bus",
     94: "a contained memory error", 95: "an uncontained memory error", 119: "the GPU's firmware does not answer",
     120: "an error of the GPU's firmware",
 }  # fmt: skip
 _FATAL_XIDS = (48, 74, 94, 95, 119, 120)
+_FATAL_TEXTS = frozenset(map(str, (79, *_FATAL_XIDS)))
 _XIDS_OF_PROGRAMS = (13, 31, 43, 45)
 
 
@@ -114,6 +117,11 @@ def _action(gpu: Gpu) -> Value | None:
     return next((value for value in gpu.part.values("recovery_action") if value.text != "none"), None)
 
 
+def _diagnosis(gpu: Gpu) -> Value | None:
+    """A test of DCGM that fails, and not for settings alone."""
+    return next((value for value in gpu.part.values("diagnosis") if value.text.startswith("fail ")), None)
+
+
 _RESET = "drain the machine, reset all GPUs of the board (nvidia-smi -r, else reboot), then dcgmi diag -r 3"
 
 _FAULTS = (
@@ -146,6 +154,10 @@ _FAULTS = (
         Severity.ERROR, _action, "the driver asks for a recovery action ({})",
         f"nvidia-smi -q | grep -i -A2 -E 'recovery action|reset status'; {_RESET}",
         "the driver says what to do, not why",
+    ),
+    _Fault(
+        Severity.ERROR, _diagnosis, "a test of DCGM ends as {}",
+        f"dcgmi diag -r 3 on the drained machine tells whether it stays so; {_RESET}", "the test says what is broken",
     ),
     _Fault(
         Severity.WARNING, _state("remap_pending", 63), "a row of memory waits for a reset to be replaced",
@@ -194,11 +206,14 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             tuple(one.evidence for one in mismatches)[:4],
             **stopped(estimator),
         )
+    unnamed = [state for state in host_states(facts, "xid") if state.text in _FATAL_TEXTS]
+    for number in dict.fromkeys(state.text for state in unnamed):
+        yield _on_some_gpu(number, [state for state in unnamed if state.text == number], estimator)
     for fault in _FAULTS:
         seen = [(gpu, value) for gpu in known if (value := fault.sees(gpu))]
         if seen:
             yield _finding(fault, seen, estimator)
-    if not mismatches and not any(gpu.knows(_TELLING) for gpu in known):
+    if not mismatches and not unnamed and not any(gpu.knows(_TELLING) for gpu in known):
         yield NotEvaluated("`nvidia-smi -q` of each machine, and `dmesg -T | grep -i xid`")
 
 
@@ -219,6 +234,20 @@ def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], estimator: Estimator)
         {"hosts": hosts, "devices": names[:8]},
         tuple(value.evidence for _, value in seen)[:4],
         **numbers,
+    )
+
+
+def _on_some_gpu(number: str, seen: list[HostState], estimator: Estimator) -> Finding:
+    """NCCL's own diagnostics name the machine alone."""
+    hosts = tuple(sorted({state.machine for state in seen if state.machine}))
+    return RULE.finding(
+        Severity.ERROR,
+        Confidence.HIGH,
+        f"A GPU of {place(hosts, 'a machine')}: Xid {number}, {_XIDS[int(number)]}",
+        f"dmesg -T | grep -i xid names the GPU; {_RESET}",
+        {"hosts": hosts},
+        tuple(state.evidence for state in seen)[:4],
+        **stopped(estimator),
     )
 
 
