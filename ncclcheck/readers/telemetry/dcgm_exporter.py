@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ncclcheck.readers.telemetry.bus_ids import bus_id
+from ncclcheck.readers.telemetry.gpu_words import CLOCK_REASONS
 from ncclcheck.readers.telemetry.prometheus import MetricsReader, Sample
 from ncclcheck.readers.telemetry.reader import Reader
 
@@ -20,8 +22,7 @@ _WORDS = {
     "VIRTUAL_MODE": ("virtualization", ("none", "pass-through", "vgpu", "host-vgpu", "host-vsga")),
     "FABRIC_MANAGER_STATUS": ("fabric_state", ("not-supported", "not-started", "in-progress", "completed")),
 }
-# Bits of why clocks are low, and the exporter's names of them.
-_REASONS = {0x4: "sw_power_cap", 0x20: "sw_thermal_slowdown", 0x40: "hw_thermal_slowdown", 0x80: "hw_power_brake"}
+# The exporter's names of why clocks are low.
 _EVENTS = {"power_cap": "sw_power_cap", "sw_thermal": "sw_thermal_slowdown", "hw_thermal": "hw_thermal_slowdown",
            "hw_power_brake": "hw_power_brake"}  # fmt: skip
 _COUNTER = re.compile(r"PCIE_REPLAY_COUNTER|NVLINK_\w+_ERROR_COUNT_\w+|\w+_VIOLATION|\w+CORRECTABLE_REMAPPED_ROWS")
@@ -73,11 +74,8 @@ class DcgmExporter(MetricsReader):
         for label, key in (("UUID", "uuid"), ("modelName", "model")):
             if labels.get(label):
                 self._say(sample.line, "gpu", gpu, key, labels[label][:100])
-        bus = re.fullmatch(
-            r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", labels.get("pci_bus_id", "").lower()
-        )
-        if bus:
-            self._say(sample.line, "gpu", gpu, "bus_id", f"{int(bus[1], 16):04x}:{bus[2]}:{bus[3]}.{bus[4]}")
+        if bus := bus_id(labels.get("pci_bus_id", "")):
+            self._say(sample.line, "gpu", gpu, "bus_id", bus)
         driver = labels.get("DCGM_FI_DRIVER_VERSION", "")
         if re.fullmatch(r"[\d.]{3,20}", driver, re.ASCII) and first_of_host:
             self._say(sample.line, "host", "", "driver", driver)
@@ -94,7 +92,7 @@ class DcgmExporter(MetricsReader):
             if value in range(len(words)):
                 self._say(line, "gpu", gpu, key, words[int(value)])
         elif name in ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS", "CLOCKS_EVENTS_REASONS"):
-            for bit, key in _REASONS.items():
+            for bit, key in CLOCK_REASONS.items():
                 self._say(line, "gpu", gpu, key, "yes" if int(value) & bit else "no")
         elif metric == "DCGM_EXP_CLOCK_EVENTS_COUNT":
             if sample.labels.get("clock_event") in _EVENTS:

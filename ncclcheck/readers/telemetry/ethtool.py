@@ -30,15 +30,6 @@ class Ethtool(LineReader):
     def take_link(self, line: int, fields: Fields) -> None:
         self.tell(line, "netdev", self._netdev, "link", fields["link"])
 
-    def take_command(self, line: int, fields: Fields) -> bool:
-        return False
-
-    def take_statistics(self, line: int, fields: Fields) -> bool:
-        return False
-
-    def take_counter(self, line: int, fields: Fields) -> bool:
-        return False
-
 
 class EthtoolStatistics(LineReader):
     kind = "ethtool -S"
@@ -66,15 +57,6 @@ class EthtoolStatistics(LineReader):
         elif not _OF_A_QUEUE.match(fields["counter"]):
             self.tell(line, "counter", self._netdev, fields["counter"], fields["count"], float(fields["count"]))
         return self._begun or bool(self._netdev)
-
-    def take_settings(self, line: int, fields: Fields) -> bool:
-        return False
-
-    def take_speed(self, line: int, fields: Fields) -> bool:
-        return False
-
-    def take_link(self, line: int, fields: Fields) -> bool:
-        return False
 
     def close(self) -> None:
         if self._unnamed:

@@ -17,7 +17,7 @@ class FiInfo(LineReader):
 
     def take_domain(self, line: int, fields: Fields) -> None:
         port = f"{fields['domain'].removesuffix('-rdm').removesuffix('-dgrm')}/1"
-        if self._provider == "efa" and all(told.name != port for told in self.told):
+        if self._provider == "efa" and not self.has_told("adapter", port):
             self.tell(line, "port", port, "adapter", "EFA")
 
     def take_rest(self, line: int, fields: Fields) -> None:

@@ -24,6 +24,10 @@ class Word(NamedTuple):
 _GEN = "PCI/GPU Link Info/PCIe Generation/"
 _WIDTH = "PCI/GPU Link Info/Link Width/"
 _XML_LINK = "pci/pci_gpu_link_info/"
+# NVML's bits of why clocks are low.
+CLOCK_REASONS = {
+    0x1: "idle", 0x4: "sw_power_cap", 0x20: "sw_thermal_slowdown", 0x40: "hw_thermal_slowdown", 0x80: "hw_power_brake",
+}  # fmt: skip
 
 
 def _reason(key: str, text: str, name: str) -> Word:

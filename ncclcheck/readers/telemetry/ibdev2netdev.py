@@ -10,7 +10,7 @@ class Ibdev2netdev(LineReader):
 
     def take_device(self, line: int, fields: Fields) -> bool:
         port = f"{fields['device']}/{fields['port']}"
-        if any(told.name == port for told in self.told):
+        if self.has_told("netdev", port):
             return False  # the same device again: another machine's output
         self.tell(line, "port", port, "netdev", fields["netdev"])
         self.tell(line, "netdev", fields["netdev"], "link", "yes" if fields["link"] == "Up" else "no")

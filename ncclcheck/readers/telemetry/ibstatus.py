@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from ncclcheck.readers.telemetry import rdma_words
 from ncclcheck.readers.telemetry.reader import Fields, LineReader
-
-_LANES = re.compile(r"\((\d+)X")
 
 
 class Ibstatus(LineReader):
@@ -38,9 +34,8 @@ class Ibstatus(LineReader):
 
     def take_rate(self, line: int, fields: Fields) -> None:
         self._take(line, "rate_gbit", fields["rate"], float(fields["rate"]))
-        lanes = _LANES.search(fields.get("speed", ""))
-        if lanes:
-            self._take(line, "lanes", lanes[1], float(lanes[1]))
+        if lanes := rdma_words.lanes(fields.get("speed", "")):
+            self._take(line, "lanes", lanes, float(lanes))
 
     def take_layer(self, line: int, fields: Fields) -> None:
         if layer := rdma_words.layer(fields["layer"]):

@@ -39,7 +39,7 @@ _FIELD = (
 KINDS = (
     # nvidia-smi
     Kind("nvidia-smi-xml", r"<nvidia_smi_log>", ("nvidia_smi_xml", "NvidiaSmiXml")),
-    Kind("nvidia-smi-q", rf"==NVSMI LOG==|GPU {_BUS}\s*$", ("nvidia_smi_q", "NvidiaSmiQ")),
+    Kind("nvidia-smi-q", rf"=+NVSMI LOG==|GPU {_BUS}\s*$", ("nvidia_smi_q", "NvidiaSmiQ")),
     Kind(
         "nvidia-smi-nvlink", rf"GPU [0-9]+: {_PRODUCT} \(UUID: GPU-|GPU [0-9]+: {_PRODUCT}\s*$",
         ("nvidia_smi_nvlink", "NvidiaSmiNvlink"),
@@ -64,7 +64,7 @@ KINDS = (
     ),
 
     # devices and ports of networks
-    Kind("ibdev2netdev", r"\S+ port [0-9]+ ==> \S+ \((?:Up|Down)\)", ("ibdev2netdev", "Ibdev2netdev")),
+    Kind("ibdev2netdev", r"[\w.-]+ port [0-9]+ ==> [\w.@:-]+ \((?:Up|Down)\)", ("ibdev2netdev", "Ibdev2netdev")),
     Kind("ibstat", r"CA '[\w.-]+'", ("ibstat", "Ibstat")),
     Kind("ibstatus", r"Infiniband device '[^']+' port [0-9]+ status:", ("ibstatus", "Ibstatus")),
     Kind("ibv_devinfo", r"hca_id:\s", ("ibv_devinfo", "IbvDevinfo")),

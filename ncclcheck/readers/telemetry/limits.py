@@ -30,7 +30,7 @@ class Limits(LineReader):
     def _take(self, line: int, key: str | None, text: str, per_unit: int = 1) -> bool:
         if key is None:
             return True
-        if any(told.key == key for told in self.told):
+        if self.has_told(key):
             return False  # the limits of another process
         number = inf if text == "unlimited" else int(text) / per_unit
         self.tell(line, "host", "", key, text, number)

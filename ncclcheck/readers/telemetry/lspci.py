@@ -57,7 +57,7 @@ class Lspci(LineReader):
         maker = fields.get("vendor") or fields["name"]
         what = class_of(fields.get("class") or fields["number"], maker)
         guest = hypervisor_of_device(maker)
-        if guest and not any(told.key == "hypervisor" for told in self.told):
+        if guest and not self.has_told("hypervisor"):
             self.tell(line, "host", "", "hypervisor", guest)
         if what == "other":
             return True

@@ -51,7 +51,7 @@ class Lscpu(_Nodes):
         return self._announce(line, fields)
 
     def take_sockets(self, line: int, fields: Fields) -> bool:
-        if any(told.key == "sockets" for told in self.told):
+        if self.has_told("sockets"):
             return False
         self.tell(line, "host", "", "sockets", fields["count"], int(fields["count"]))
         return True

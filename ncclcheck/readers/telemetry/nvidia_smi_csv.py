@@ -6,18 +6,10 @@ import re
 
 from ncclcheck.readers.telemetry.gpu_samples import GpuSamples
 from ncclcheck.readers.telemetry.gpu_values import GpuValues
-from ncclcheck.readers.telemetry.gpu_words import words_of
+from ncclcheck.readers.telemetry.gpu_words import CLOCK_REASONS, words_of
 from ncclcheck.readers.telemetry.reader import Reader
 from ncclcheck.readers.telemetry.smi_values import Read, bus_id, number, phrase, uuid
 
-# `clocks_event_reasons.active`: bits of all reasons.
-_BITS = {
-    0x1: "idle",
-    0x4: "sw_power_cap",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake",
-}
 _ALL_REASONS = re.compile(r"clocks_(?:event|throttle)_reasons\.active$")
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}$")
 _FIELD = re.compile(r"([A-Za-z][\w.-]{0,80})(?: \[[\w/%]{1,12}\])?$")
@@ -68,11 +60,11 @@ class NvidiaSmiCsv(Reader):
                 gpu.take(line, self._words[field], text)
             elif _ALL_REASONS.match(field) and _MASK.match(text):
                 mask = int(text, 16)
-                for bit, key in _BITS.items():
+                for bit, key in CLOCK_REASONS.items():
                     gpu.tell(line, key, Read("yes" if mask & bit else "no"))
         self._samples.add(gpu)
         driver = phrase(row.get("driver_version", ""))
-        if driver and not any(told.key == "driver" for told in self.told):
+        if driver and not self.has_told("driver"):
             self.tell(line, "host", "", "driver", driver.text)
         return True
 

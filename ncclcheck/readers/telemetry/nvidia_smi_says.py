@@ -36,7 +36,7 @@ class NvidiaSmiSays(LineReader):
     take_nvml = take_library = take_tool
 
     def _once(self, line: int, key: str, text: str) -> bool:
-        if any(told.key == key for told in self.told):
+        if self.has_told(key):
             return False
         self.tell(line, "host", "", key, text)
         return True

@@ -99,7 +99,7 @@ class Outputs:
         begun = find_start(text) if begins else None
         if begun is not None and not _RECORD.search(text, 0, begun[1]):
             kind, start = begun
-            label = self._label(text[:start])
+            label = self._label_before(text[:start])
             self._close(label)
             reader = kind.open()
             for earlier in self._brace[:-1] if kind.brace else ():
@@ -114,20 +114,25 @@ class Outputs:
 
     def _labels_of(self, text: str) -> Iterator[str]:
         """Labels of open outputs that this line may belong to, the longest first."""
-        found = _LABEL.match(text)
-        if found and found[0] in self._open:
-            yield found[0]
-        elif found and found[0].rstrip() in self._open:  # the blank behind it is the tool's own
-            yield found[0].rstrip()
+        label = self._label(text)
+        if label and label in self._open:
+            yield label
         if "" in self._open:
             yield ""
 
-    def _label(self, before: str) -> str:
-        found = _LABEL.match(before)
-        if not found:
+    def _label(self, text: str) -> str:
+        """What a launcher may have put before the line. The blank behind it is the tool's own where outputs behind the
+        same label have none."""
+        found = _LABEL.match(text)
+        if found is None:
             return ""
-        alone = found[0].strip() == before.strip()
-        return found[0] if alone or parse_label(found[0].rstrip() + " ") != (None, None) else ""
+        return found[0].rstrip() if found[0].rstrip() in self._open else found[0]
+
+    def _label_before(self, before: str) -> str:
+        """The label of an output that begins behind this text; "" where that is the output's own, or a word."""
+        label = self._label(before)
+        sure = label.strip() == before.strip() or "|" in label or parse_label(label.rstrip() + " ") != (None, None)
+        return label if sure else ""
 
     def _host(self, label: str) -> str | None:
         """Before a line of a log `gpu-7:` may be a device; before an output of a tool it is a machine."""

@@ -41,9 +41,6 @@ class RdmaLink(_Rdma):
 
     take_old_link = take_link
 
-    def take_statistic(self, line: int, fields: Fields) -> bool:
-        return False  # another output
-
 
 class RdmaStatistic(_Rdma):
     kind = "rdma statistic"
@@ -56,8 +53,3 @@ class RdmaStatistic(_Rdma):
         for name, value in zip(words[::2], words[1::2], strict=True):
             self.tell(line, "counter", port, name, value, float(value))
         return True
-
-    def take_link(self, line: int, fields: Fields) -> bool:
-        return False  # another output
-
-    take_old_link = take_link

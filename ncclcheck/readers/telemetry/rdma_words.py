@@ -27,6 +27,11 @@ def layer(printed: str) -> str:
     return word if word in ("infiniband", "ethernet") else ""
 
 
+def lanes(printed: str) -> str:
+    """ "4" of `(4X NDR)`, "" where it is not said."""
+    return printed.partition("X")[0].strip(" (") if "X" in printed else ""
+
+
 def guid(printed: str) -> str:
     """Digits of a GUID; "" where it is zero: drivers of EFA and some VMs have none."""
     digits = printed.lower().removeprefix("0x").replace(":", "")

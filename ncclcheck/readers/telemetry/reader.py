@@ -59,6 +59,10 @@ class Reader:
     ) -> None:
         self.told.append(Told(line, thing, name, key, text, number, host))
 
+    def has_told(self, key: str, name: str = "") -> bool:
+        """Of the thing of that name: told again, it is mostly another machine's."""
+        return any(told.key == key and told.name == name for told in self.told)
+
 
 Fields = dict[str, str]
 
@@ -66,8 +70,9 @@ Fields = dict[str, str]
 class LineReader(Reader):
     """Reads line by line through the grammar `grammars/telemetry/<grammar>.lark`: an event `x` goes to `take_x`.
 
-    A `take_x(line, fields)` that returns False refuses the line. The grammar sees lines in which every run of blanks
-    has become one; `indent` is the number of columns before the first character.
+    A `take_x(line, fields)` that returns False refuses the line, and so does a reader without one: tools that print
+    alike share a grammar. The grammar sees lines in which every run of blanks has become one; `indent` is the number of
+    columns before the first character.
     """
 
     grammar: ClassVar[str]
@@ -78,7 +83,8 @@ class LineReader(Reader):
         if parsed is None:
             return False
         self.indent = parsed.indent
-        return getattr(self, f"take_{parsed.event}")(number, parsed.fields) is not False
+        take = getattr(self, f"take_{parsed.event}", None)
+        return take is not None and take(number, parsed.fields) is not False
 
 
 class Parsed(NamedTuple):

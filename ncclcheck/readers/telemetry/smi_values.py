@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ncclcheck.readers.telemetry import bus_ids
+
 
 class Read(NamedTuple):
     text: str
@@ -21,7 +23,8 @@ _NOTHING = re.compile(
 _LOST = re.compile(r"\[?\s*GPU is lost", re.I)
 _RESET = re.compile(r"\[?\s*GPU requires reset", re.I)
 _NUMBER = re.compile(r"P?([0-9]{1,12}(?:\.[0-9]{1,6})?)(?: ?(?:x|%|[KMGT]i?B|MHz|us))?$")
-_BUS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])$", re.I)
+# with all its parts: `12:30` is a time
+_BUS = re.compile(r"[0-9a-f]+:[0-9a-f]+:[0-9a-f]+\.[0-7]$", re.I)
 _UUID = re.compile(r"GPU-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$", re.I)
 _CLUSTER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.I)
 _FLAGS = {"active": "yes", "yes": "yes", "true": "yes", "not active": "no", "no": "no", "false": "no"}
@@ -82,11 +85,8 @@ def model(text: str) -> Read | None:
 
 def bus_id(text: str) -> Read | None:
     """`00000000:1B:00.0` -> 0000:1b:00.0; a domain that needs more digits keeps them."""
-    found = _BUS.match(text)
-    if not found:
-        return None
-    domain = found[1].lower().lstrip("0").rjust(4, "0")
-    return Read(f"{domain}:{found[2]}:{found[3]}.{found[4]}".lower())
+    name = bus_ids.bus_id(text) if _BUS.match(text) else ""
+    return Read(name) if name else None
 
 
 def uuid(text: str) -> Read | None:

@@ -5,12 +5,8 @@ What is told of a device (adapter, firmware) is told of each of its ports, which
 
 from __future__ import annotations
 
-import re
-
 from ncclcheck.readers.telemetry import rdma_words
 from ncclcheck.readers.telemetry.reader import Fields, LineReader
-
-_LANES = re.compile(r"\((\d+)X")
 
 
 class SysfsInfiniband(LineReader):
@@ -38,8 +34,8 @@ class SysfsInfiniband(LineReader):
     def take_rate(self, line: int, fields: Fields) -> bool:
         if not self._take(line, fields, "rate_gbit", fields["rate"], float(fields["rate"])):
             return False
-        lanes = _LANES.search(fields.get("speed", ""))
-        return not lanes or self._take(line, fields, "lanes", lanes[1], float(lanes[1]))
+        lanes = rdma_words.lanes(fields.get("speed", ""))
+        return not lanes or self._take(line, fields, "lanes", lanes, float(lanes))
 
     def take_lid(self, line: int, fields: Fields) -> bool:
         lid = int(fields["lid"], 16)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from telemetry_samples import FIXTURES, read, values
 
@@ -204,10 +202,3 @@ def test_sentences() -> None:
     assert of("nvidia-smi-says/version-and-no-matrix.txt", "host", "") == {
         "driver": "575.61.12", "cuda": "12.9", "topology_failed": "yes"
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("nvidia-smi-*/*")), ids=lambda path: path.name)
-def test_a_label_without_a_blank_leaves_the_indent_to_the_output(path: Path) -> None:
-    data = path.read_bytes()
-    labelled = b"".join(b"[1,3]<stdout>:" + line for line in data.splitlines(keepends=True))
-    assert values(read(labelled)) == values(read(data))

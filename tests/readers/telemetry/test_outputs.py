@@ -16,6 +16,8 @@ from ncclcheck.readers.telemetry.outputs import Outputs
 DOCS = (Path(__file__).parents[3] / "docs" / "inputs.md").read_text(encoding="utf-8")
 FILES = sorted(file for file in FIXTURES.glob("*/*") if file.is_file())
 EACH = pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
+# What launchers put before each line, and the host that they name by it: pdsh, mpirun, srun, kubectl, docker compose.
+LABELS = {"rack7-n12: ": "rack7-n12", "[1,0]<stdout>:": None, "3: ": None, "[pod/n-0/a] ": "n-0", "rack7-n12 | ": None}
 NUMBERS = ("99999999999999999999999999", "-1", "1e999", "nan", "0x", "[N/A]", "")
 
 
@@ -51,15 +53,16 @@ def test_line_ends_colours_and_borders_of_blocks_change_nothing(file: Path) -> N
 
 
 @EACH
-def test_a_label_before_each_line_names_the_host_and_changes_nothing_else(file: Path) -> None:
+@pytest.mark.parametrize("label", LABELS)
+def test_a_label_before_each_line_changes_nothing_but_the_host(file: Path, label: str) -> None:
     data = file.read_bytes().replace(b"\r\n", b"\n")
     if b"\n{" in b"\n" + data or b"\n[" in b"\n" + data or b"<?xml" in data:
         pytest.skip("documents are not printed line by line")
-    outputs = read(b"".join(b"rack7-n12: " + line for line in data.splitlines(keepends=True)))
+    outputs = read(b"".join(label.encode() + line for line in data.splitlines(keepends=True)))
     assert facts(outputs) == facts(read(data))
     named = {row["host"] for row in read(data).rows}
     if named == {None}:
-        assert {row["host"] for row in outputs.rows} <= {"rack7-n12"}
+        assert {row["host"] for row in outputs.rows} <= {LABELS[label]}
 
 
 @EACH
