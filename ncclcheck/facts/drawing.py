@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ncclcheck.facts import networks
-from ncclcheck.facts.operations import operations
+from ncclcheck.facts.operations import choices, operations
 from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind
 from ncclcheck.facts.releases import release_text
 from ncclcheck.facts.seen import Communicator
@@ -31,6 +31,7 @@ def picture_of(facts: Facts) -> JobPicture:
         communicators=_communicators(facts),
         operations=operations(facts),
         kinds=_kinds(facts),
+        choices=choices(facts),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.picture import OperationKind
+from ncclcheck.facts.picture import ChoiceKind, OperationKind
 from ncclcheck.facts.printed import MAX_EVIDENCE
 from ncclcheck.facts.question import question
 from ncclcheck.facts.traffic import Traffic
@@ -16,6 +16,10 @@ DATATYPES = {
     6: ("float16", 2), 7: ("float32", 4), 8: ("float64", 8), 9: ("bfloat16", 2), 10: ("float8e4m3", 1),
     11: ("float8e5m2", 1),
 }  # fmt: skip
+
+# NCCL's numbers of algorithms and protocols until 2.23; later releases print names.
+_ALGORITHMS = ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
+_PROTOCOLS = ("ll", "ll128", "simple")
 
 
 @question
@@ -30,6 +34,26 @@ def operations(facts: Traffic) -> tuple[OperationKind, ...]:
         name, size = DATATYPES.get(datatype, ("", None))
         found.append(OperationKind(op, count, name, None if size is None else count * size, nranks, calls))
     return tuple(sorted(found, key=lambda one: (-(one.nbytes or 0) * one.calls, one.op, one.count)))
+
+
+@question
+def choices(facts: Traffic) -> tuple[ChoiceKind, ...]:
+    """Algorithm and protocol by operation and size; what moves most first."""
+    look = ["op", "bytes", "algo", "proto", "kernel"]
+    rows = facts["choices"].drop_nulls("bytes").group_by(look, maintain_order=True).agg(pl.col("calls").sum())
+    found = [
+        ChoiceKind(
+            op or "", nbytes, kernel or _word(algo, _ALGORITHMS), "" if kernel else _word(proto, _PROTOCOLS), calls
+        )
+        for op, nbytes, algo, proto, kernel, calls in rows.iter_rows()
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.nbytes * one.calls, one.op, one.nbytes, one.algorithm)))
+
+
+def _word(printed: str | None, names: tuple[str, ...]) -> str:
+    if printed and printed.isdecimal() and int(printed) < len(names):
+        return names[int(printed)]
+    return (printed or "").lower()
 
 
 @question

@@ -57,6 +57,21 @@ class OperationKind:
 
 
 @dataclass(frozen=True, slots=True)
+class ChoiceKind:
+    """What NCCL's tuner chose for operations of one size.
+
+    op: "" where the release does not print it. algorithm: "ring", "nvlstree", ...; of symmetric memory the kernel.
+    protocol: "simple", "ll" or "ll128"; "" for kernels.
+    """
+
+    op: str
+    nbytes: int
+    algorithm: str
+    protocol: str
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobPicture:
     """library: "NCCL" or "RCCL". release: its release(s) as text: those printed, else the range of those with such
     lines, "" if neither is known. cuda: what it was built with (HIP for RCCL). gpu: GPU class(es) the log proves, ""
@@ -76,3 +91,4 @@ class JobPicture:
     communicators: tuple[CommunicatorKind, ...]
     operations: tuple[OperationKind, ...]
     kinds: tuple[MachineKind, ...]
+    choices: tuple[ChoiceKind, ...] = ()

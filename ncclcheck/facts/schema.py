@@ -66,6 +66,12 @@ TABLES: dict[str, dict[str, pl.DataType | type[pl.DataType]]] = {
         "source": pl.UInt32, "op": pl.String, "count": pl.Int64, "datatype": pl.Int64, "nranks": pl.Int64,
         "calls": pl.Int64,
     },
+    # what NCCL's tuner chose for operations of a size (TUNING): op is null in releases that do not print it, algo and
+    # proto are NCCL's numbers or names, kernel that of symmetric memory
+    "choices": {
+        "source": pl.UInt32, "line": pl.UInt32, "op": pl.String, "bytes": pl.Int64, "algo": pl.String,
+        "proto": pl.String, "kernel": pl.String, "calls": pl.Int64,
+    },
     # edges that a thread prints alike between two steps of its process's communicators (start, end of init, connected):
     # line is the first of `lines`, one per channel; look: equal where all columns behind `lines` are. src_dev, dst_dev:
     # what the brackets hold, as text (device index or bus id)

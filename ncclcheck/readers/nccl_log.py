@@ -47,6 +47,7 @@ def log_tables(events: Events) -> dict[str, Frame]:
         "around": reader.around(),
         "collectives": reader.collectives(),
         "operations": reader.operations(),
+        "choices": reader.choices(),
         "edges": edges,
     }
     return {name: frame for name, frame in tables.items() if frame is not None and frame.height}
@@ -164,6 +165,7 @@ WANTED = frozenset(_NOTES) | frozenset(_FAILURES) | frozenset(around.EVENTS) | {
     "p2p_disabled_pair",
     "p2p_unavailable", "net_counts", "mnnvl", "mnnvl_fabric",
     "bootstrap_timings", "init_timings", "destroy", "collective",
+    "tuning_choice",
 }  # fmt: skip
 
 
@@ -461,6 +463,14 @@ class _Reader:
         calls = self._events.calls.join(found.texts, on="_text").rename({"_source": "source"})
         look = [name for name in TABLES["operations"] if name != "calls"]
         return conform("operations", calls).group_by(look, maintain_order=True).agg(pl.col("calls").sum())
+
+    def choices(self) -> Frame | None:
+        frame = self.rows("tuning_choice", conform_to="choices")
+        if frame is None:
+            return None
+        look = ["source", "op", "bytes", "algo", "proto", "kernel"]
+        counted = frame.group_by(look, maintain_order=True).agg(pl.col("line").first(), calls=pl.len())
+        return conform("choices", counted)
 
     def failures(self) -> Frame | None:
         files = self._events.processes.get_column("src_file")

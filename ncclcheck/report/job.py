@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ncclcheck.engine.report import InputSummary, Measurement, Report
 from ncclcheck.estimate.quantities import size_text, with_range
 from ncclcheck.facts.measured import binary_size
-from ncclcheck.facts.picture import CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
+from ncclcheck.facts.picture import ChoiceKind, CommunicatorKind, GpuRow, JobPicture, MachineKind, OperationKind
 from ncclcheck.report.hosts import fold
 from ncclcheck.report.machines import write_machines
 from ncclcheck.report.numbers import counted
@@ -42,6 +42,9 @@ def write_job(page: Page, report: Report, verbose: bool, explain: bool) -> None:
     if job.operations:
         words = [_operation(kind) for kind in job.operations]
         page.labelled("calls", _first(words, "kinds", None if verbose else _OPERATIONS_SHOWN), indent=0)
+    if job.choices:
+        words = [_choice(kind) for kind in job.choices]
+        page.labelled("chose", _first(words, "kinds", None if verbose else _OPERATIONS_SHOWN), indent=0)
     _write_measurements(page, report.measurements, job, verbose)
     write_step(page, report, explain)
     kinds = job.kinds if verbose else job.kinds[:_KINDS_SHOWN]
@@ -133,6 +136,12 @@ def _operation(kind: OperationKind) -> str:
     size = f"{kind.count} elements" if kind.nbytes is None else f"{size_text(kind.nbytes)} {kind.datatype}"
     among = f" among {counted(kind.nranks, 'rank')}" if kind.nranks else ""
     return f"{kind.calls} x {kind.op} of {size}{among}"
+
+
+def _choice(kind: ChoiceKind) -> str:
+    """`ring/simple for 48 x AllReduce of 64 MiB`."""
+    how = f"{kind.algorithm}/{kind.protocol}" if kind.protocol else kind.algorithm
+    return f"{how} for {kind.calls} x {kind.op or 'operations'} of {binary_size(kind.nbytes)}"
 
 
 def _write_kind(page: Page, kind: MachineKind, verbose: bool) -> None:
