@@ -252,6 +252,11 @@ class _OnMachines(Protocol):
     def machines(self) -> tuple[str, ...]: ...
 
 
+class _OnMachine(Protocol):
+    @property
+    def machine(self) -> str: ...
+
+
 class _Proven(Protocol):
     @property
     def evidence(self) -> tuple[Evidence, ...]: ...
@@ -260,6 +265,11 @@ class _Proven(Protocol):
 def machines_of(items: Iterable[_OnMachines]) -> tuple[str, ...]:
     """All machines of several facts, sorted."""
     return tuple(sorted({machine for item in items for machine in item.machines}))
+
+
+def machine_names(items: Iterable[_OnMachine]) -> tuple[str, ...]:
+    """The machines of facts that are of one machine each, sorted; those without a name ("") are left out."""
+    return tuple(sorted({item.machine for item in items} - {""}))
 
 
 def evidence_of(items: Iterable[_Proven], most: int = MAX_EVIDENCE) -> tuple[Evidence, ...]:

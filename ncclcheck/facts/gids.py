@@ -9,7 +9,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.outputs import Place
 from ncclcheck.facts.parts import Part, of_kind
 from ncclcheck.facts.question import question
-from ncclcheck.facts.rdma_ports import nccl_name
+from ncclcheck.facts.telemetry_keys import nccl_name
 from ncclcheck.facts.traffic import Traffic
 
 

@@ -14,6 +14,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.parts import of_kind
 from ncclcheck.facts.printed import Printed
 from ncclcheck.facts.question import question
+from ncclcheck.facts.telemetry_keys import nccl_name
 
 # Machines on a leaf that must agree before one of another kind is odd, and the part of them that is a kind of its own.
 _AGREE, _KIND = 3, 0.25
@@ -53,9 +54,7 @@ def leaves(facts: Printed) -> Leaves:
     for part in of_kind(facts, "port"):
         told = part.value("switch")
         if told and part.machine:
-            device, _, number = part.name.rpartition("/")
-            name = device if number == "1" else f"{device}:{number}"
-            ports.append(_Port(part.machine, name, told.text, told.evidence))
+            ports.append(_Port(part.machine, nccl_name(part.name), told.text, told.evidence))
     on_machine: dict[str, list[_Port]] = {}
     for port in ports:
         on_machine.setdefault(port.machine, []).append(port)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from ncclcheck.facts.gpu_parts import ALL_LINKS, Gpu, Link, gpu_parts
 from ncclcheck.facts.graph_dump import dumped_gpus
 from ncclcheck.facts.matrix import Matrix
 from ncclcheck.facts.outputs import Place
-from ncclcheck.facts.parts import Value
+from ncclcheck.facts.parts import ends, rise
 from ncclcheck.facts.printed import Printed
 from ncclcheck.facts.question import question
 from ncclcheck.facts.topo_file import topo_files
@@ -172,15 +172,11 @@ def link_errors(facts: Printed) -> tuple[LinkErrors, ...]:
             lines = tuple(value.evidence for value in failed.values())
             found.append(LinkErrors(gpu, "recoveries that failed", tuple(failed), lines))
         for key, words in _RISING.items():
-            rose = {link.number: values for link in gpu.links if _rises(values := link.values(key))}
+            rose = {link.number: values for link in gpu.links if rise(values := link.values(key))}
             if rose:
-                lines = tuple(value.evidence for values in rose.values() for value in (values[0], values[-1]))
+                lines = tuple(value.evidence for values in rose.values() for value in ends(values) or ())
                 found.append(LinkErrors(gpu, f"{words} that rise", tuple(rose), lines))
     return tuple(found)
-
-
-def _rises(values: Sequence[Value]) -> bool:
-    return len(values) > 1 and (values[-1].number or 0) > (values[0].number or 0)
 
 
 def _bonds(matrix: Matrix) -> Iterator[GpuLinks]:

@@ -6,7 +6,7 @@ Two outputs that differ in what does not change contradict each other: neither i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ncclcheck.facts.evidence import Evidence
@@ -93,6 +93,30 @@ def parts(facts: Printed) -> Mapping[str, tuple[Part, ...]]:
 
 def of_kind(facts: Printed, thing: str) -> tuple[Part, ...]:
     return parts(facts).get(thing, ())
+
+
+def of_job(facts: Printed, thing: str) -> tuple[Part, ...]:
+    """Parts of the job's machines and of machines without a name; of all, where no log names the job's."""
+    ours = {*facts.machines, ""}
+    return tuple(part for part in of_kind(facts, thing) if part.machine in ours or not facts.machines)
+
+
+def ends(values: Sequence[Value]) -> tuple[Value, Value] | None:
+    """The first and the last reading of a counter, by the tool that read it most often: tools may count differently.
+    None: each read it once."""
+    by_kind: dict[str, list[Value]] = {}
+    for value in values:
+        by_kind.setdefault(value.kind, []).append(value)
+    most = max(by_kind.values(), key=len, default=[])
+    return (most[0], most[-1]) if len(most) > 1 else None
+
+
+def rise(values: Sequence[Value]) -> int:
+    """By how much a counter rose between its ends; 0 where nothing tells."""
+    if (found := ends(values)) is None:
+        return 0
+    first, last = found
+    return max(0, int((last.number or 0) - (first.number or 0)))
 
 
 @question

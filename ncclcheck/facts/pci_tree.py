@@ -112,12 +112,10 @@ def peer_paths(tree: PciTree) -> Iterator[PeerPath]:
 def pci_trees(facts: Facts) -> tuple[PciTree, ...]:
     """The trees of all machines that any tool tells of; their GPUs are told by nvidia-smi as well."""
     gpus = {(part.place, part.name) for part in of_kind(facts, "gpu")}
-    nics = {(part.place, part.text("bus_id")) for part in of_kind(facts, "port")}
     guests = guest_places(facts)
     devices: dict[Place, dict[str, Device]] = {}
     for part in of_kind(facts, "pci"):
-        here = (part.place, part.name)
-        kind = part.text("class") or ("gpu" if here in gpus else "nic" if here in nics else "")
+        kind = part.text("class") or ("gpu" if (part.place, part.name) in gpus else "")
         devices.setdefault(part.place, {})[part.name] = _device(part, kind)
     return tuple(PciTree(place, found, place in guests) for place, found in devices.items())
 

@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.parts import Part, Value, of_kind
+from ncclcheck.facts.parts import Part, ends, of_job, of_kind, rise
 from ncclcheck.facts.question import question
 from ncclcheck.facts.rdma_ports import Port, ports, use_of
 from ncclcheck.facts.traffic import Traffic
@@ -56,21 +56,16 @@ def roce_counters(facts: Traffic) -> Counters:
         if port.netdev:
             by_name[port.place, port.netdev] = port
     found, read, twice, no_layer = [], False, False, False
-    for part in of_kind(facts, "counter"):
-        if part.machine not in ("", *facts.machines) and facts.machines:
-            continue
+    for part in of_job(facts, "counter"):
         layer = _layer(facts, part, by_name.get((part.place, part.name)))
         keys = [key for key in dict.fromkeys(key for one in part.readings for key in one) if _told(key)]
         no_layer |= bool(keys) and not layer
         if layer != "ethernet":
             continue
         for key in keys:
-            first, last = _ends(part, key)
             read = True
-            twice |= last is not None
-            if last is not None and (by := _risen(first, last)) > 0:
-                lines = (first.evidence, last.evidence)
-                found.append(Rise(part.machine, part.name, key, by, bool(_LOSSES.fullmatch(key)), lines))
+            twice |= ends(part.values(key)) is not None
+            found += _rises(part, key)
     return Counters(tuple(found), read, twice, no_layer)
 
 
@@ -79,15 +74,17 @@ def links_lost(facts: Traffic) -> tuple[Rise, ...]:
     """Rails whose link went down between two readings."""
     found = []
     for part in of_kind(facts, "counter"):
-        if part.values(_LINK) and use_of(facts, part.place, part.name)[0]:
-            first, last = _ends(part, _LINK)
-            if last is not None and (by := _risen(first, last)) > 0:
-                found.append(Rise(part.machine, part.name, _LINK, by, True, (first.evidence, last.evidence)))
+        if use_of(facts, part.place, part.name)[0]:
+            found += _rises(part, _LINK)
     return tuple(found)
 
 
-def _risen(first: Value, last: Value) -> int:
-    return int((last.number or 0) - (first.number or 0))
+def _rises(part: Part, key: str) -> list[Rise]:
+    """The rise of one counter, if it rose."""
+    values = part.values(key)
+    lines = tuple(value.evidence for value in ends(values) or ())
+    by, loss = rise(values), not _ORDER.fullmatch(key)
+    return [Rise(part.machine, part.name, key, by, loss, lines)] if by else []
 
 
 def _told(key: str) -> bool:
@@ -100,12 +97,3 @@ def _layer(facts: Traffic, part: Part, port: Port | None) -> str:
         return port.layer
     nics = [nic for nic in facts.nic_lists.get(part.machine, ()) if nic.name == part.name.partition("/")[0]]
     return {"RoCE": "ethernet", "IB": "infiniband"}.get(nics[0].link, "") if nics else ""
-
-
-def _ends(part: Part, key: str) -> tuple[Value, Value | None]:
-    """The first and the last reading by the tool that read it most often; None: it was read once."""
-    by_kind: dict[str, list[Value]] = {}
-    for value in part.values(key):
-        by_kind.setdefault(value.kind, []).append(value)
-    most = max(by_kind.values(), key=len)
-    return most[0], most[-1] if len(most) > 1 else None

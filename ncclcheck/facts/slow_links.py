@@ -32,7 +32,7 @@ class SlowLink(NamedTuple):
     """device: whose way to the CPU it is on, kind gpu or nic. where: the link's lower end, of sign boot the upper.
     sign: width, speed, boot (as the kernel found it) or errors. now, best: in words; now_gbps, best_gbps: GB/s as NCCL
     counts, of a link under load. sure: both ends are known, or siblings do better. alike: all such devices of the
-    machine have it, which may be a design. errors: how many are logged. gbit: rate of the NIC's port, if told."""
+    machine have it, which may be a design. errors: how many are logged."""
 
     machine: str
     device: str
@@ -47,13 +47,11 @@ class SlowLink(NamedTuple):
     evidence: tuple[Evidence, ...]
     alike: bool = False
     errors: int = 0
-    gbit: float | None = None
 
 
 @question
 def slow_links(facts: Facts) -> tuple[SlowLink, ...]:
     """The slow links of all machines, one for each device and sign."""
-    rates = _rates(facts)
     found: list[SlowLink] = []
     for tree in pci_trees(facts):
         if not tree.guest:
@@ -62,7 +60,7 @@ def slow_links(facts: Facts) -> tuple[SlowLink, ...]:
             found += _with_errors(tree)
     shown = {(link.machine, link.device) for link in found}
     found += (link for link in _by_nvml(facts) if (link.machine, link.device) not in shown)
-    return tuple(link._replace(gbit=rates.get((link.machine, link.device))) for link in found)
+    return tuple(found)
 
 
 @question
@@ -70,12 +68,6 @@ def links_told(facts: Facts) -> bool:
     """Is the state of any GPU's or compute NIC's link told, on bare metal or in a guest?"""
     trees = any(device.now.lanes is not None for tree in pci_trees(facts) for device in tree.computing)
     return trees or any(part.values("pcie_lanes") for part in of_kind(facts, "gpu"))
-
-
-def _rates(facts: Facts) -> dict[tuple[str, str], float]:
-    """Gb/s of the RDMA port of each PCI device."""
-    ports = ((part.machine, part.text("bus_id"), part.number("rate_gbit")) for part in of_kind(facts, "port"))
-    return {(machine, bus): rate for machine, bus, rate in ports if bus and rate}
 
 
 # ------------------------------------------------------------------------------------------------- lspci

@@ -83,7 +83,6 @@ KEYS: dict[str, dict[str, Key]] = {
         "mtu_max": Key("highest MTU in bytes", True),
         "lanes": Key("lanes in use"),
         "netdev": Key("its network interface", True),
-        "bus_id": Key("PCI address", True),
         "adapter": Key("type of the adapter", True),
         "firmware": Key("version of the adapter's firmware", True),
         "switch": Key("name of the switch behind it (leaf)", True),
@@ -98,8 +97,6 @@ KEYS: dict[str, dict[str, Key]] = {
         "rate_gbit": Key("Gb/s"),
         "link": Key("yes or no: a carrier is there"),
         "carrier_lost": Key("how often the link went away"),
-        "mtu": Key("bytes"),
-        "bus_id": Key("PCI address", True),
     },
     # counters of a port, of an interface or of a GPU: the name is that of the part, the key is the counter's
     "counter": {},
@@ -180,6 +177,12 @@ KEYS: dict[str, dict[str, Key]] = {
         "diagnosis": Key("as that of a gpu, where DCGM names none"),
     },
 }  # fmt: skip
+
+
+def nccl_name(port: str) -> str:
+    """A port ("mlx5_0/1") as NCCL names it: the second one of a card is a device of its own ("mlx5_0:2")."""
+    device, _, number = port.rpartition("/")
+    return device if number == "1" else f"{device}:{number}"
 
 
 def is_known(thing: str, key: str) -> bool:

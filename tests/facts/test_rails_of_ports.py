@@ -6,20 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ncclcheck.facts.carriers import carriers
 from ncclcheck.facts.facts import Facts
 from ncclcheck.facts.leaves import leaves
+from ncclcheck.facts.odd_ports import down_ports, slow_ports, small_mtus, unequal_mtus
 from ncclcheck.facts.port_counters import roce_counters
-from ncclcheck.facts.rdma_ports import (
-    carriers,
-    down_ports,
-    ports,
-    rail_layers,
-    rail_rates,
-    sibling_rates,
-    slow_ports,
-    small_mtus,
-    unequal_mtus,
-)
+from ncclcheck.facts.rdma_ports import ports, rail_layers, rail_rates, sibling_rates
 from ncclcheck.inputs.source import file_source
 from ncclcheck.readers.read import read_sources
 

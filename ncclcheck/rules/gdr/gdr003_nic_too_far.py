@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.gdr import far_patterns, far_use, limit_is_refused, path_type, too_far
 from ncclcheck.rules.common import compared, listed, place
 from ncclcheck.rules.gdr.hardware import cards_without_gdr, omni_path, staged_edges
@@ -166,7 +166,7 @@ def _by_matrix(facts: Facts, estimator: Estimator) -> Finding | None:
     used = far_use(facts)
     if not used:
         return None
-    machines = tuple(sorted({one.machine for one in used if one.machine}))
+    machines = machine_names(used)
     worst = used[0]
     pinned = [seen.value for seen in facts.settings("NCCL_IB_HCA")]
     why = f"; NCCL_IB_HCA={pinned[0]} leaves {'it' if len(worst.nearer) == 1 else 'them'} out" if pinned else ""

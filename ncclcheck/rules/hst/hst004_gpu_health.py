@@ -56,6 +56,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from ncclcheck.facts.facts import machine_names
 from ncclcheck.facts.gpu_parts import Gpu, HostState, gpu_parts, host_states
 from ncclcheck.rules.common import Numbers, counted, listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -194,7 +195,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     known = gpu_parts(facts)
     mismatches = host_states(facts, "driver_mismatch")
     if mismatches:
-        hosts = tuple(sorted({one.machine for one in mismatches if one.machine}))
+        hosts = machine_names(mismatches)
         yield RULE.finding(
             Severity.ERROR,
             Confidence.HIGH,
@@ -218,7 +219,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 
 def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], estimator: Estimator) -> Finding:
-    hosts = tuple(sorted({gpu.machine for gpu, _ in seen if gpu.machine}))
+    hosts = machine_names(gpu for gpu, _ in seen)
     worst = max((value for _, value in seen), key=lambda value: value.number or 0.0)
     several = len(hosts) > 1
     names = tuple(f"{gpu.machine} {gpu.name}" if several else gpu.name for gpu, _ in seen)
@@ -239,7 +240,7 @@ def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], estimator: Estimator)
 
 def _on_some_gpu(number: str, seen: list[HostState], estimator: Estimator) -> Finding:
     """NCCL's own diagnostics name the machine alone."""
-    hosts = tuple(sorted({state.machine for state in seen if state.machine}))
+    hosts = machine_names(seen)
     return RULE.finding(
         Severity.ERROR,
         Confidence.HIGH,

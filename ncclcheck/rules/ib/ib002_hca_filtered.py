@@ -57,7 +57,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.facts import evidence_of, machine_names
 from ncclcheck.facts.filters import Filters, hca_filters
 from ncclcheck.facts.hcas import Listing, listings, near_devices
 from ncclcheck.rules.common import carried, compared, listed, no_number, place
@@ -232,7 +232,7 @@ def _finding(
         confidence,
         message,
         fix,
-        {"hosts": tuple(sorted({one.machine for one in where})), "variable": ("NCCL_IB_HCA",)},
+        {"hosts": machine_names(where), "variable": ("NCCL_IB_HCA",)},
         (*evidence_of(proof, 4 - len(more)), *more),
         **numbers,
     )

@@ -53,7 +53,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.rdma_ports import Odd, ports, slow_ports
+from ncclcheck.facts.facts import machine_names
+from ncclcheck.facts.odd_ports import Odd, slow_ports
+from ncclcheck.facts.rdma_ports import ports
 from ncclcheck.rules.common import compared, counted, goes_another_way, listed, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -78,7 +80,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 
 def _finding(estimator: Estimator, slow: float, usual: float, odds: Sequence[Odd]) -> Finding:
-    machines = tuple(sorted({odd.usual.machine for odd in odds if odd.usual.machine}))
+    machines = machine_names(odd.usual for odd in odds)
     slow_ones = [port for odd in odds for port in odd.ports]
     devices = tuple(sorted({port.device for port in slow_ones}))
     like = "the other rails" if odds[0].sure else f"most ports of the type {odds[0].usual.adapter}"

@@ -76,10 +76,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.carriers import Carrier, carriers, flapping
+from ncclcheck.facts.facts import evidence_of, machine_names
+from ncclcheck.facts.odd_ports import Odd, down_ports
 from ncclcheck.facts.port_counters import links_lost
 from ncclcheck.facts.ports import PortEvents, port_events
-from ncclcheck.facts.rdma_ports import CARRIES, Carrier, Odd, carriers, down_ports, flapping, ports
+from ncclcheck.facts.rdma_ports import CARRIES, ports
 from ncclcheck.rules.common import compared, counted, is_on, listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -131,7 +133,7 @@ def _down_by_tools(facts: Facts, estimator: Estimator, told: set[tuple[str, str]
 def _down_finding(facts: Facts, estimator: Estimator, odds: Sequence[Odd]) -> Finding:
     down = [port for odd in odds for port in odd.ports]
     first, sure = down[0], odds[0].sure
-    machines = tuple(sorted({port.machine for port in down if port.machine}))
+    machines = machine_names(down)
     devices = tuple(sorted({port.device for port in down}))
     state = f"{first.state}{f' ({first.physical})' if first.physical not in ('', 'link-up') else ''}"
     why = f"it is {first.rail}" if first.rail else f"most of its siblings ({first.adapter}) are active"
@@ -161,7 +163,7 @@ def _flaps(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     odd = flapping(facts)
     if not odd:
         return
-    machines = tuple(sorted({one.machine for one in odd if one.machine}))
+    machines = machine_names(odd)
     devices = tuple(dict.fromkeys(one.port.device if one.port else one.netdev for one in odd))
     worst: Carrier = max(odd, key=lambda one: one.lost)
     gone = [one for one in odd if not one.returned]
@@ -183,7 +185,7 @@ def _links_lost(facts: Facts) -> Iterator[Finding]:
     lost = links_lost(facts)
     if not lost:
         return
-    machines = tuple(sorted({rise.machine for rise in lost if rise.machine}))
+    machines = machine_names(lost)
     devices = tuple(sorted({rise.part.rpartition("/")[0] for rise in lost}))
     yield RULE.finding(
         Severity.INFO if facts.crossing.answer is Answer.NO else Severity.WARNING,
@@ -205,7 +207,7 @@ def _in_use(facts: Facts, event: PortEvents) -> bool:
 
 
 def _finding(facts: Facts, estimator: Estimator, kind: str, returned: bool, events: Sequence[PortEvents]) -> Finding:
-    machines = tuple(sorted({event.machine for event in events if event.machine}))
+    machines = machine_names(events)
     devices = sorted({event.device for event in events if event.device})
     severity, what, numbers = _verdict(facts, estimator, kind, returned, max(event.times for event in events))
     which = _which(kind, devices, len(events))

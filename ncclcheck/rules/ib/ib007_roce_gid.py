@@ -70,7 +70,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.gids import WrongRow, wrong_rows
 from ncclcheck.facts.ports import PortEvents, port_events
 from ncclcheck.facts.verbs import VerbsFailure, verbs_failures
@@ -131,7 +131,7 @@ def _by_table(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     for row in wrong_rows(facts):
         by_problem.setdefault(row.problem, []).append(row)
     for problem, rows in by_problem.items():
-        machines = tuple(sorted({row.machine for row in rows if row.machine}))
+        machines = machine_names(rows)
         devices = tuple(sorted({row.device for row in rows}))
         common = set(rows[0].right).intersection(*(row.right for row in rows))
         absent = problem == "absent"
@@ -226,7 +226,7 @@ def _is_roce(facts: Facts, event: PortEvents) -> bool:
 
 
 def _changed(facts: Facts, estimator: Estimator, changes: Sequence[PortEvents], failed: bool) -> Finding:
-    machines = tuple(sorted({event.machine for event in changes if event.machine}))
+    machines = machine_names(changes)
     devices = tuple(sorted({event.device for event in changes if event.device}))
     on = f" on {listed(devices)}" if devices else ""
     sure = _links(facts, machines) == {"RoCE"}

@@ -55,7 +55,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.facts import evidence_of, machine_names
 from ncclcheck.facts.port_counters import Rise, roce_counters
 from ncclcheck.rules.common import compared, listed, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -87,7 +87,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 
 def _finding(severity: Severity, estimator: Estimator, rises: Sequence[Rise]) -> Finding:
-    machines = tuple(sorted({rise.machine for rise in rises if rise.machine}))
+    machines = machine_names(rises)
     parts = tuple(sorted({rise.part for rise in rises}))
     worst = sorted(rises, key=lambda rise: -rise.by)
     what = listed([f"{rise.counter} by {rise.by} on {rise.part}" for rise in worst], 2)

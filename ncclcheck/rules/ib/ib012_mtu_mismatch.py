@@ -49,7 +49,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.rdma_ports import Odd, Port, ports, small_mtus, unequal_mtus
+from ncclcheck.facts.facts import machine_names
+from ncclcheck.facts.odd_ports import Odd, small_mtus, unequal_mtus
+from ncclcheck.facts.rdma_ports import Port, ports
 from ncclcheck.rules.common import compared, counted, goes_another_way, listed, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -111,7 +113,7 @@ def _small(estimator: Estimator, small: Sequence[Port]) -> Finding:
 
 def _what(some: Sequence[Port]) -> str:
     devices = sorted({port.device for port in some})
-    return f"{counted(len(some), 'port')} ({listed(devices)}) of {place(_machines(some), 'a machine')}"
+    return f"{counted(len(some), 'port')} ({listed(devices)}) of {place(machine_names(some), 'a machine')}"
 
 
 def _fix(port: Port) -> str:
@@ -120,12 +122,8 @@ def _fix(port: Port) -> str:
     return _FIX_ROCE.format(netdev=port.netdev or "<interface>", device=port.device)
 
 
-def _machines(some: Sequence[Port]) -> tuple[str, ...]:
-    return tuple(sorted({port.machine for port in some if port.machine}))
-
-
 def _subject(some: Sequence[Port]) -> dict[str, tuple[str, ...]]:
-    return {"hosts": _machines(some), "devices": tuple(sorted({port.device for port in some}))}
+    return {"hosts": machine_names(some), "devices": tuple(sorted({port.device for port in some}))}
 
 
 def _lines(some: Sequence[Port]) -> tuple[Evidence, ...]:

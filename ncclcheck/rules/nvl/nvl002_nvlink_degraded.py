@@ -59,7 +59,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
-from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.nvlinks import DarkGpus, LinkedMachine, LinkErrors, dark_gpus, link_errors, linked_machines
 from ncclcheck.rules import gpus
 from ncclcheck.rules.common import Numbers, compared, counted, listed, no_number, stopped
@@ -125,7 +125,7 @@ def _dark(dark: Sequence[DarkGpus], estimator: Estimator) -> Iterator[Finding]:
     yield _finding(
         f"All NVLinks of {who}{where} are inactive, though {dark[0].model} is sold on boards that join several"
         + (f"; {counted(len(dark) - 1, 'other machine')} like that" if dark[1:] else ""),
-        tuple(sorted({one.machine for one in dark if one.machine})),
+        machine_names(dark),
         names[:8],
         tuple(line for one in dark for line in one.evidence)[:4],
         Confidence.MEDIUM,
@@ -142,7 +142,7 @@ def _losing(errors: Sequence[LinkErrors]) -> Iterator[Finding]:
         where = f" of {first.gpu.machine}" if first.gpu.machine else ""
         yield _finding(
             f"NVLink {listed(first.links)} of {first.gpu.label}{where} counts {what}{others if mine[1:] else ''}",
-            tuple(sorted({one.gpu.machine for one in mine if one.gpu.machine})),
+            machine_names(one.gpu for one in mine),
             tuple(one.gpu.name for one in mine[:8]),
             tuple(line for one in mine for line in one.evidence)[:4],
             Confidence.MEDIUM,
@@ -166,7 +166,7 @@ def _short_of_siblings(machines: Sequence[LinkedMachine], estimator: Estimator) 
         message += f"; {len(short)} GPUs in all{several} have fewer"
     yield _finding(
         message,
-        tuple(sorted({machine.machine for machine in machines if machine.machine})),
+        machine_names(machines),
         tuple(gpu.name for _, gpu in short[:8]),
         tuple(dict.fromkeys(line for machine, gpu in short for line in (gpu.evidence, _sibling(machine))))[:4],
         Confidence.HIGH,

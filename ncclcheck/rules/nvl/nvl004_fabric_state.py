@@ -69,7 +69,7 @@ from ncclcheck.facts.fabric import (
     fabric_states,
     mixed_flags,
 )
-from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.gpu_parts import Gpu, gpu_parts, host_states
 from ncclcheck.rules.common import counted, listed, no_number, place, stopped
 from ncclcheck.rules.mnnvl import over_the_network
@@ -227,7 +227,7 @@ def _tools_unhealthy(told: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _of_gpus(seen: Sequence[tuple[Gpu, Value]], severity: Severity, what: str, fix: str, numbers: Numbers) -> Finding:
-    hosts = tuple(sorted({gpu.machine for gpu, _ in seen if gpu.machine}))
+    hosts = machine_names(gpu for gpu, _ in seen)
     who = seen[0][0].label if len(seen) == 1 else counted(len(seen), "GPU")
     where = f" on {place(hosts, '')}" if hosts else ""
     lines = tuple(value.evidence for _, value in seen)[:4]
@@ -237,7 +237,7 @@ def _of_gpus(seen: Sequence[tuple[Gpu, Value]], severity: Severity, what: str, f
 def _manager(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     said = host_states(facts, "fabric_manager")
     if said:
-        hosts = tuple(sorted({one.machine for one in said if one.machine}))
+        hosts = machine_names(said)
         yield _finding(
             Severity.ERROR,
             Confidence.HIGH,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.facts import machine_names
 from ncclcheck.facts.iommu import Iommu, iommus
 from ncclcheck.facts.parts import of_kind
 from ncclcheck.facts.pci_tree import PciTree, PeerPath, pci_trees, peer_paths
@@ -87,7 +88,7 @@ def _has_nvlink(facts: Facts) -> bool:
 def _by_acs(
     rule: Rule, redirected: list[tuple[PciTree, list[PeerPath]]], facts: Facts, estimator: Estimator
 ) -> Finding:
-    machines = tuple(sorted({tree.place.machine for tree, _ in redirected if tree.place.machine}))
+    machines = machine_names(tree.place for tree, _ in redirected)
     first = redirected[0][1]
     bridges = {bridge.name: bridge for path in first for bridge in path.bridges if bridge.redirect is Answer.YES}
     nics = any("nic" in (path.a.kind, path.b.kind) for path in first)
@@ -108,7 +109,7 @@ def _by_acs(
 
 
 def _by_iommu(rule: Rule, some: list[Iommu], facts: Facts, estimator: Estimator) -> Finding:
-    machines = tuple(sorted({one.place.machine for one in some if one.place.machine}))
+    machines = machine_names(one.place for one in some)
     refused = [device for one in some for device in one.refused]
     lines: tuple[Evidence, ...] = tuple(line for one in some for line in one.evidence)
     where = place(machines, "a machine")

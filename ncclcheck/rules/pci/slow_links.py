@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.facts import evidence_of, machine_names
 from ncclcheck.facts.slow_links import SlowLink, slow_links
 from ncclcheck.rules.common import Numbers, compared, counted, felt, listed, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, Rule, Severity
@@ -37,7 +37,7 @@ def findings(rule: Rule, facts: Facts, estimator: Estimator) -> Iterator[Finding
             groups.setdefault((link.sign, link.kind, *how), []).append(link)
     for (sign, _, severity, confidence), links in groups.items():
         first = links[0]
-        machines = tuple(sorted({link.machine for link in links if link.machine}))
+        machines = machine_names(links)
         devices = tuple(dict.fromkeys(link.device for link in links))
         yield rule.finding(
             severity,
@@ -89,11 +89,7 @@ def _numbers(link: SlowLink, facts: Facts, estimator: Estimator) -> Numbers:
     if link.now_gbps is None or link.best_gbps is None:
         return no_number("nothing tells how much of the link the errors cost")
     if link.kind == "nic":
-        if link.gbit is None:
-            return no_number("the rate of this NIC's port is not in the input (ibstat)")
-        if link.now_gbps * 8 >= link.gbit:
-            return no_number("the link still carries what the port of this NIC sends")
-        return compared(estimator, {**base, "nic_gbit": link.gbit}, {**base, "nic_gbit": link.now_gbps * 8})
+        return no_number("nothing tells which port this NIC has, and at what rate")
     if link.now_gbps not in AS_LINK or link.best_gbps not in AS_LINK:
         return no_number("the model knows no link of this width")
     sides = [

@@ -59,7 +59,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.gpu_parts import gpu_parts
 from ncclcheck.rules.common import counted, is_on, listed, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -110,7 +110,7 @@ def _from_warnings(facts: Facts, estimator: Estimator, warned: tuple[Failure, ..
 
 def _from_bus_ids(estimator: Estimator, shared: tuple[SharedGpu, ...]) -> Finding:
     ranks = {str(rank) for one in shared for rank in one.ranks}
-    machines = tuple(sorted({one.machine for one in shared}))
+    machines = machine_names(shared)
     return _finding(estimator, Confidence.MEDIUM, ranks, len(shared), machines, evidence_of(shared))
 
 

@@ -75,7 +75,7 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.facts import evidence_of
+from ncclcheck.facts.facts import evidence_of, machine_names
 from ncclcheck.facts.leaves import Misplaced, leaves
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.rails import RingRails
@@ -199,7 +199,7 @@ def _list_lines(facts: Facts) -> tuple[Evidence, ...]:
 
 def _swapped(misplaced: Sequence[Misplaced], estimator: Estimator) -> Finding:
     """Adapters on leaves of other rails: every channel over one crosses at its machine."""
-    machines = tuple(sorted({one.machine for one in misplaced}))
+    machines = machine_names(misplaced)
     worst = max(sum(one.machine == machine for one in misplaced) for machine in machines)
     first = misplaced[0]
     are = [f"{one.device} of {one.machine} on {one.leaf} (there {listed(one.usual)})" for one in misplaced]

@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts import networks
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.seen import Failure, Seen
 from ncclcheck.facts.topo_file import graph_files, rccl_files, topo_files
 from ncclcheck.facts.topology_sources import file_loaded, mismatches
@@ -148,7 +148,7 @@ def _other_machine(facts: Facts) -> Iterator[Finding]:
         f"The topology file {first.file.path} does not hold {len(first.absent)} of the {first.gpus} GPUs that the job"
         f" uses on {first.machine} ({listed(first.absent)}): it is of another machine type",
         "name the file of this instance type, or unset NCCL_TOPO_FILE; PCI addresses must be those of `lspci`",
-        tuple(sorted({one.machine for one in found})),
+        machine_names(found),
         first.evidence,
         no_number("what NCCL makes of a file of another machine cannot be foreseen"),
         Confidence.MEDIUM,

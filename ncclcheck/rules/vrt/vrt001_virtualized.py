@@ -68,7 +68,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
-from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.gpu_parts import gpu_parts, host_states
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.seen import Seen
@@ -126,8 +126,7 @@ def _from_tools(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     passed = [(gpu, value) for gpu in gpu_parts(facts) if (value := gpu.first("virtualization", "pass-through"))]
     if not (named or passed):
         return
-    names = [one.machine for one in named] + [gpu.machine for gpu, _ in passed]
-    hosts = tuple(sorted({name for name in names if name}))
+    hosts = machine_names([*named, *(gpu for gpu, _ in passed)])
     where = place(hosts, "the machine")
     if named:
         message = f"{listed(sorted({one.text for one in named}))} runs {where} as a virtual machine"

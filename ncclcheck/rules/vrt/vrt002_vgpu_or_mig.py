@@ -48,6 +48,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ncclcheck.facts.facts import machine_names
 from ncclcheck.facts.gpu_parts import Gpu, gpu_parts, used_gpus
 from ncclcheck.rules.common import counted, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -87,7 +88,7 @@ def _runs_on(facts: Facts, gpu: Gpu) -> bool:
 
 
 def _finding(one: str, several: str, seen: list[tuple[Gpu, Value]], fix: str, more: str = "") -> Finding:
-    hosts = tuple(sorted({gpu.machine for gpu, _ in seen if gpu.machine}))
+    hosts = machine_names(gpu for gpu, _ in seen)
     where = f" of {place(hosts, '')}" if hosts else ""
     who = (
         f"{seen[0][0].label}{where} is {one}" if len(seen) == 1 else f"{counted(len(seen), 'GPU')}{where} are {several}"
