@@ -70,12 +70,11 @@ def lost_processes(facts: Traffic) -> tuple[LostProcess, ...]:
         return ()
     last = rows.filter(pl.col("key") == "state").unique("name", keep="last", maintain_order=True)
     gpus = dict(rows.filter(pl.col("key") == "gpus").select("name", "text").iter_rows())
-    machines, ranks = _machines(facts), _ranks(facts)
+    ranks = _ranks(facts)
     found = []
     for name, state, source, line in last.select("name", "text", "source", "line").iter_rows():
         if state in (*_DEAD, *_SILENT):
-            address, _, pid = name.rpartition("/")
-            machine = machines.get(address, address)
+            machine, pid = _where(facts, name)
             found.append(
                 LostProcess(
                     pid,
@@ -94,13 +93,11 @@ def rank_errors(facts: Traffic) -> tuple[RankError, ...]:
     """Those that are the rank's own first; each rank's last."""
     rows = _of(facts, "rank")
     processes = dict(rows.filter(pl.col("key") == "process").select("name", "text").iter_rows())
-    machines = _machines(facts)
     found = []
     last = rows.filter(pl.col("key") == "error").unique("name", keep="last", maintain_order=True)
     for name, text, source, line in last.select("name", "text", "source", "line").iter_rows():
-        address, _, pid = processes.get(name, "").rpartition("/")
+        machine, pid = _where(facts, processes.get(name, ""))
         when, _, error = text.partition(": ")
-        machine = machines.get(address, address)
         found.append(RankError(int(name.rpartition("/")[2]), machine, pid, when, error, facts.evidence(source, line)))
     return tuple(sorted(found, key=lambda one: one.remote))
 
@@ -112,18 +109,17 @@ def standing_ranks(facts: Traffic) -> tuple[Standing, ...]:
     first: dict[tuple[str, int, str], _Behind] = {}
     found: dict[tuple[str, int, str], Standing] = {}
     processes = dict(_of(facts, "rank").filter(pl.col("key") == "process").select("name", "text").iter_rows())
-    machines = _machines(facts)
     for report in reports:
         for key, behind in report.items():
             before = first.get(key)
             if before is not None and (before.launched, before.ahead) == (behind.launched, behind.ahead):
                 if before.time != behind.time or not behind.time:
                     communicator, rank, operation = key
-                    address, _, pid = processes.get(f"{communicator}/{rank}", "").rpartition("/")
+                    machine, pid = _where(facts, processes.get(f"{communicator}/{rank}", ""))
                     found[key] = Standing(
                         communicator,
                         rank,
-                        machines.get(address, address),
+                        machine,
                         pid,
                         operation,
                         behind.launched,
@@ -201,6 +197,12 @@ def _ranks_of_log(facts: Traffic, machine: str, pid: str) -> tuple[int, ...]:
     rows = facts.members.join(procs, on="proc", how="semi").filter(pl.col("machine") == machine)
     largest = rows.filter(pl.col("nranks") == pl.col("nranks").max())
     return tuple(largest.get_column("rank").drop_nulls().unique().sort())
+
+
+def _where(facts: Traffic, process: str) -> tuple[str, str]:
+    """Machine (by its name in the log, else its address) and pid."""
+    address, _, pid = process.rpartition("/")
+    return _machines(facts).get(address, address), pid
 
 
 @question

@@ -22,6 +22,9 @@ DEFINITION = re.compile(r"^([A-Z][A-Z0-9_]*)(?:\.-?\d+)?: (.+)$", re.M)
 STRING_OR_PATTERN = re.compile(r'"(?:[^"\\]|\\.)*"|//.*|: /.+/$', re.M)
 SLOTS = dict(re.findall(r"^([A-Z_]+): /(.+)/$", grammar_text("slots.lark"), re.M))
 
+# Outputs of tools.
+TELEMETRY = sorted(f"telemetry/{file.stem}" for file in (ROOT / "grammars" / "telemetry").glob("*.lark"))
+
 # Events for what is left of a kind of message; those before them in the file come first.
 CATCH_ALL = {"net_ofi_message"}
 
@@ -53,12 +56,13 @@ def test_a_line_is_one_event(direct: grammar.DirectParser) -> None:
         assert set(events[1:]) <= CATCH_ALL, f"{events}: {sample.message}"
 
 
-def test_every_terminal_is_used_and_defined_once() -> None:
-    text = grammar.language()
+@pytest.mark.parametrize("name", ["nccl", "nccl_tests", *TELEMETRY])
+def test_every_terminal_is_used_and_defined_once(name: str) -> None:
+    text = grammar.language() if name == "nccl" else grammar_text(name)
     defined = Counter(name for name, _ in DEFINITION.findall(text))
     rules = STRING_OR_PATTERN.sub(" ", DEFINITION.sub("", text))
     assert set(re.findall(r"\b[A-Z][A-Z0-9_]*\b", rules)) == set(defined)
-    assert [name for name, number in defined.items() if number > 1] == []
+    assert max(defined.values()) == 1
 
 
 def test_no_terminal_has_the_name_of_a_slot() -> None:

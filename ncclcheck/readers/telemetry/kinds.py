@@ -108,9 +108,9 @@ KINDS = (
     Kind("nccl-ras", r"Communicators\.\.\.|Group +Comms +Nodes +Ranks|Nodes +Processes +GPUs|RAS Monitor Mode - "
                      r"|[0-9]+ job process(?:es are| is) considered dead|Missing communicator data from [0-9]"
                      r"|#[0-9]+-[0-9]+ \([0-9a-f]{8,16}\) [IEM]|\] (?:PEER|KEEPALIVE)_[A-Z_]+: Process [0-9]",
-         ("ras", "RasText")),
-    Kind("nccl-ras-json", r'"communicators_count"\s*:', ("ras", "RasJson"), brace=True),
-    Kind("nccl-ras-events", r'"group"\s*:\s*"(?:LIFECYCLE|TRACE)"', ("ras", "RasEvents"), brace=True),
+         ("ras_text", "RasText")),
+    Kind("nccl-ras-json", r'"communicators_count"\s*:', ("ras_json", "RasJson"), brace=True),
+    Kind("nccl-ras-events", r'"group"\s*:\s*"(?:LIFECYCLE|TRACE)"', ("ras_json", "RasEvents"), brace=True),
     Kind("flight-recorder", r'pg_config(?:q|"\s*:)', ("flight_recorder", "FlightRecorder")),
     Kind("nccl-diag", r"NCCL DIAG ", ("nccl_diag", "NcclDiag")),
     Kind("nccl-inspector", r'"inspector_output_format_version"\s*:', ("inspector", "InspectorJson"), brace=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ncclcheck.readers.telemetry.ras_words import communicator
 from ncclcheck.readers.telemetry.reader import Fields, LineReader
 
 _LONGEST = 300
@@ -65,5 +66,5 @@ class NcclDiag(LineReader):
 
 def _ranks(fields: Fields) -> list[str]:
     """Names of the ranks, as far as they are listed."""
-    comm = fields["comm"].removeprefix("0x").rjust(16, "0")
+    comm = communicator(fields["comm"])
     return [f"{comm}/{rank}" for rank in re.findall(r"\d+", fields["ranks"].partition("}")[0], re.ASCII)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ from telemetry_samples import FIXTURES, read
 from ncclcheck.facts.telemetry_keys import is_known
 from ncclcheck.readers.telemetry.kinds import KINDS
 from ncclcheck.readers.telemetry.outputs import Outputs
+from ncclcheck.readers.telemetry.reader import LineReader
 
-DOCS = (Path(__file__).parents[3] / "docs" / "inputs.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+DOCS = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
+GRAMMARS = ROOT / "grammars" / "telemetry"
 FILES = sorted(file for file in FIXTURES.glob("*/*") if file.is_file())
 EACH = pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 # What launchers put before each line, and the host that they name by it: pdsh, mpirun, srun, kubectl, docker compose.
@@ -31,6 +35,16 @@ def facts(outputs: Outputs) -> list[tuple[Any, ...]]:
 def test_every_kind_has_a_fixture_and_a_place_in_the_docs() -> None:
     assert {file.parent.name for file in FILES} == {kind.name for kind in KINDS}
     assert [kind.name for kind in KINDS if f"`{kind.name}`" not in DOCS] == []
+
+
+def test_every_event_of_a_grammar_is_taken_and_none_that_it_has_not() -> None:
+    """A reader without a method for an event refuses its lines: a slip of the pen would do so silently."""
+    readers = [reader for kind in KINDS if isinstance(reader := kind.open(), LineReader)]
+    for name in {reader.grammar for reader in readers}:
+        taken = {method for reader in readers if reader.grammar == name for method in dir(reader)}
+        grammar = (GRAMMARS / f"{name}.lark").read_text(encoding="utf-8")
+        events = {f"take_{event}" for event in re.findall(r"^([a-z]\w*)(?:\.-?\d+)?:", grammar, re.M)}
+        assert {method for method in taken if method.startswith("take_")} == events, name
 
 
 @EACH
