@@ -172,6 +172,7 @@ def as_expected(finding: Finding, expected: dict[str, Any]) -> None:
         "confidence": finding.confidence.value,
         "hosts": sorted(finding.subject.get("hosts", ())),
         "causes": sorted(finding.causes),
+        "ranks": sorted(finding.subject.get("ranks", ())),
         "estimate": finding.estimate is not None,
     }
     wanted = {key: sorted(want) if isinstance(want, list) else want for key, want in expected.items() if key in said}

@@ -29,13 +29,19 @@ def link(findings: Sequence[Finding], rules: Iterable[Rule]) -> list[Finding]:
         for code in dict.fromkeys((*finding.causes, *caused_by.get(finding.code, ()))):
             for other in of_code.get(code, ()):
                 anywhere = code in finding.causes and findings[other].severity is Severity.ERROR
-                if other != number and (anywhere or share_a_host(hosts[number], hosts[other])):
+                beside = _weighs(findings[other], finding) and share_a_host(hosts[number], hosts[other])
+                if other != number and (anywhere or beside):
                     causes[number][code] = None
                     consequences[other][finding.code] = None
     return [
         replace(finding, causes=tuple(causes[number]), consequences=tuple(consequences[number]))
         for number, finding in enumerate(findings)
     ]
+
+
+def _weighs(cause: Finding, consequence: Finding) -> bool:
+    """What is only worth knowing explains nothing that slows or stops the job."""
+    return cause.severity is not Severity.INFO or consequence.severity is Severity.INFO
 
 
 def share_a_host(one: frozenset[str], other: frozenset[str]) -> bool:

@@ -86,14 +86,16 @@ def _links(by_number: Mapping[str, list[Part]]) -> tuple[Link, ...]:
 
 
 @question
-def used_gpus(facts: Traffic) -> frozenset[tuple[str, str]]:
-    """Machine and name of the GPUs that ranks say they use: by bus id, and by index."""
-    known = facts.members.select("machine", "bus_id", "nvml_dev").filter(pl.col("machine").is_not_null()).unique()
-    found = set()
-    for machine, bus, index in known.iter_rows():
-        found |= {(machine, bus_id_text(bus))} if bus else set()
-        found |= {(machine, f"gpu{index}")} if index is not None else set()
-    return frozenset(found)
+def used_gpus(facts: Traffic) -> Mapping[tuple[str, str], int | None]:
+    """Machine and name of the GPUs that ranks say they use, by bus id and by index, with the rank in the largest
+    communicator; None: in no communicator of that size."""
+    known = facts.members.filter(pl.col("machine").is_not_null()).sort("cid")
+    found: dict[tuple[str, str], int | None] = {}
+    for machine, bus, index, rank, cid in known.select("machine", "bus_id", "nvml_dev", "rank", "cid").iter_rows():
+        names = [*([bus_id_text(bus)] if bus else []), *([f"gpu{index}"] if index is not None else [])]
+        for name in names:
+            found.setdefault((machine, name), rank if cid == 0 else None)
+    return found
 
 
 class HostState(NamedTuple):

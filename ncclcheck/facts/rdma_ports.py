@@ -21,7 +21,7 @@ from ncclcheck.facts.telemetry_keys import nccl_name
 from ncclcheck.facts.traffic import Traffic
 
 # How a rail is known.
-CARRIES, NAMED, NEAR = "carries traffic of the job", "named in NCCL_IB_HCA", "near a GPU"
+CARRIES, NAMED, NEAR = "carries traffic of the job", "is named in NCCL_IB_HCA", "is near a GPU"
 EFA = "EFA"
 # Rails of a machine, where its GPUs are not counted.
 _RAILS = (4, 8, 16)

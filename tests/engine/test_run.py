@@ -63,7 +63,7 @@ def test_order(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
 def test_a_cause_stands_before_its_consequences_and_is_as_urgent(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
     rules = [
         make_rule("A1", make_finding("A1", ("a",), severity=Severity.ERROR), caused_by=("B1",)),
-        make_rule("B1", make_finding("B1", ("a",), severity=Severity.INFO), caused_by=("C1",)),
+        make_rule("B1", make_finding("B1", ("a",), severity=Severity.WARNING), caused_by=("C1",)),
         make_rule("C1", make_finding("C1", ("a",), severity=Severity.WARNING)),
         make_rule("D1", make_finding("D1", ("z",), severity=Severity.WARNING)),
         make_rule("E1", make_finding("E1", ("z",), severity=Severity.ERROR)),
@@ -87,6 +87,16 @@ def test_causes_need_a_common_host(make_rule, make_finding) -> None:  # type: ig
         ("IB001", ("b",)): (("IB001",), ("NET001", "IB001")),
         ("GDR001", ()): (("NET001",), ()),
     }
+
+
+def test_what_is_only_worth_knowing_explains_nothing_worse(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]
+    rules = [
+        make_rule("A1", make_finding("A1", ("a",), severity=Severity.WARNING), caused_by=("C1",)),
+        make_rule("B1", make_finding("B1", ("a",), severity=Severity.INFO), caused_by=("C1",)),
+        make_rule("C1", make_finding("C1", ("a",), severity=Severity.INFO)),
+    ]
+    causes = {finding.code: finding.causes for finding in run(*rules).findings}
+    assert causes == {"A1": (), "B1": ("C1",), "C1": ()}
 
 
 def test_causes_that_a_finding_names_count_anywhere_if_they_are_errors(make_rule, make_finding) -> None:  # type: ignore[no-untyped-def]

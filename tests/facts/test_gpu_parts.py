@@ -56,7 +56,7 @@ def test_models_that_tools_name_are_names_of_the_jobs_gpus() -> None:
 def test_gpus_of_ranks_by_address_and_by_index() -> None:
     head = "n1:7:9 [2] NCCL INFO comm 0x5581 rank 0 nranks 2"
     start = f"{head} cudaDev 0 nvmlDev 2 busId 4d000 commId 0x9a17c0de - Init START"
-    assert used_gpus(facts_of([start])) == {("n1", "0000:4d:00.0"), ("n1", "gpu2")}
+    assert used_gpus(facts_of([start])) == {("n1", "0000:4d:00.0"): 0, ("n1", "gpu2"): 0}
 
 
 def test_what_is_wrong_with_a_host_is_said_once() -> None:

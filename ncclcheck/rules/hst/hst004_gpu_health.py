@@ -13,7 +13,8 @@ sentences that `nvidia-smi` prints when it fails, DCGM, and Xids in the kernel's
 - **information**: a busy GPU runs at its power limit or is slowed down by software for heat; corrected ECC errors;
   Xid 13, 31, 43 and 45, which mostly are errors of the program.
 
-One finding for each kind of fault, however many GPUs and machines show it.
+One finding for each kind of fault, however many GPUs and machines show it, with the ranks that run on them where a log
+is there as well.
 
 ## Why it costs
 
@@ -57,8 +58,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.facts.facts import machine_names
-from ncclcheck.facts.gpu_parts import Gpu, HostState, gpu_parts, host_states
+from ncclcheck.facts.gpu_parts import Gpu, HostState, gpu_parts, host_states, used_gpus
 from ncclcheck.rules.common import Numbers, counted, listed, no_number, place, stopped
+from ncclcheck.rules.failures import folded, ranks_in_words
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -114,6 +116,11 @@ def _busy(key: str) -> Callable[[Gpu], Value | None]:
     return lambda gpu: gpu.first(key, "yes") if _count("utilization_pct")(gpu) else None
 
 
+def _lost(gpu: Gpu) -> Value | None:
+    """Lost, and no Xid tells it already."""
+    return None if _xid(79)(gpu) else gpu.first("lost", "yes")
+
+
 def _action(gpu: Gpu) -> Value | None:
     return next((value for value in gpu.part.values("recovery_action") if value.text != "none"), None)
 
@@ -123,12 +130,15 @@ def _diagnosis(gpu: Gpu) -> Value | None:
     return next((value for value in gpu.part.values("diagnosis") if value.text.startswith("fail ")), None)
 
 
+_FIX_LOST = "dmesg -T | grep -i xid; reboot the machine; lost again: PCIe, power or the GPU itself"
 _RESET = "drain the machine, reset all GPUs of the board (nvidia-smi -r, else reboot), then dcgmi diag -r 3"
 
 _FAULTS = (
     _Fault(
-        Severity.ERROR, _state("lost", 79), "lost, the driver gets no answer",
-        "dmesg -T | grep -i xid; reboot the machine; lost again: PCIe, power or the GPU itself",
+        Severity.ERROR, _xid(79), "Xid 79, the GPU has fallen off the bus", _FIX_LOST,
+    ),
+    _Fault(
+        Severity.ERROR, _lost, "lost, the driver gets no answer", _FIX_LOST,
     ),
     *(
         _Fault(Severity.ERROR, _xid(number), f"Xid {number}, {_XIDS[number]}", f"dmesg -T | grep -i xid; {_RESET}")
@@ -213,26 +223,28 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     for fault in _FAULTS:
         seen = [(gpu, value) for gpu in known if (value := fault.sees(gpu))]
         if seen:
-            yield _finding(fault, seen, estimator)
+            yield _finding(fault, seen, facts, estimator)
     if not mismatches and not unnamed and not any(gpu.knows(_TELLING) for gpu in known):
         yield NotEvaluated("`nvidia-smi -q` of each machine, and `dmesg -T | grep -i xid`")
 
 
-def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], estimator: Estimator) -> Finding:
+def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], facts: Facts, estimator: Estimator) -> Finding:
     hosts = machine_names(gpu for gpu, _ in seen)
     worst = max((value for _, value in seen), key=lambda value: value.number or 0.0)
     several = len(hosts) > 1
     names = tuple(f"{gpu.machine} {gpu.name}" if several else gpu.name for gpu, _ in seen)
     which = seen[0][0].label if len(seen) == 1 else f"{counted(len(seen), 'GPU')} ({listed(names)})"
     where = f" on {place(hosts, '')}" if hosts else ""
+    ranks = [rank for gpu, _ in seen if (rank := used_gpus(facts).get((gpu.machine, gpu.name))) is not None]
+    used_by = f" ({ranks_in_words(ranks)} of the job)" if ranks else ""
     most = "up to " if "{}" in fault.says and worst.number and len(seen) > 1 else ""
     numbers: Numbers = no_number(fault.costs) if fault.costs else stopped(estimator)
     return RULE.finding(
         fault.severity,
         Confidence.HIGH if fault.severity is not Severity.INFO else Confidence.MEDIUM,
-        f"{which}{where}: {fault.says.format(most + worst.text)}",
+        f"{which}{where}{used_by}: {fault.says.format(most + worst.text)}",
         fault.fix,
-        {"hosts": hosts, "devices": names[:8]},
+        {"hosts": hosts, "devices": names[:8], **({"ranks": folded(ranks)} if ranks else {})},
         tuple(value.evidence for _, value in seen)[:4],
         **numbers,
     )

@@ -136,7 +136,11 @@ def _down_finding(facts: Facts, estimator: Estimator, odds: Sequence[Odd]) -> Fi
     machines = machine_names(down)
     devices = tuple(sorted({port.device for port in down}))
     state = f"{first.state}{f' ({first.physical})' if first.physical not in ('', 'link-up') else ''}"
-    why = f"it is {first.rail}" if first.rail else f"most of its siblings ({first.adapter}) are active"
+    why = (
+        f"{'it' if len(down) == 1 else 'each'} {first.rail}"
+        if first.rail
+        else f"most of its siblings ({first.adapter}) are active"
+    )
     idle = facts.crossing.answer is Answer.NO
     return RULE.finding(
         Severity.INFO if idle else Severity.ERROR if sure else Severity.WARNING,

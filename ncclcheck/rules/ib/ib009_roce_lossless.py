@@ -70,6 +70,10 @@ _FIX = (
     "mlnx_qos -i <interface> on every host (PFC on one priority, trust dscp) and the same on the switches; NCCL_IB_TC"
     " for the class of that priority; then `rdma statistic; sleep 60; rdma statistic` under load"
 )
+_FIX_ORDER = (
+    "nothing to do where adaptive routing is on; else two paths of unequal length: compare the switches' ECMP and the"
+    " bonds, `rdma statistic; sleep 60; rdma statistic` under load"
+)
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -98,7 +102,7 @@ def _finding(severity: Severity, estimator: Estimator, rises: Sequence[Rise]) ->
         severity,
         Confidence.HIGH if lost else Confidence.MEDIUM,
         f"RoCE counters rose on {place(machines, 'a machine')} between two readings ({what}): {says}",
-        _FIX,
+        _FIX if lost else _FIX_ORDER,
         {"hosts": machines, "devices": parts},
         evidence_of(worst),
         **numbers,

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 _FIX_ACS = (
-    "ACS off in the BIOS, or at each boot `setpci -s {bridge} ECAP_ACS+0x6.w=0000` on every bridge named (root);"
+    "ACS off in the BIOS, or at each boot, as root: `for b in {bridges}; do setpci -s $b ECAP_ACS+0x6.w=0000; done`;"
     " `sudo lspci -vvv | grep ACSCtl` must show ReqRedir- CmpltRedir-"
 )
+_MOST_NAMED = 8
+# Class 0604; machines need not be wired alike.
+_ALL_BRIDGES = "$(lspci -Dn -d ::0604 | cut -d' ' -f1)"
 _FIX_IOMMU = (
     "iommu=pt on the kernel command line (GRUB_CMDLINE_LINUX, update-grub, reboot), or VT-d and AMD-Vi off in the BIOS;"
     " dmesg | grep 'Default domain' must say Passthrough"
@@ -96,12 +99,13 @@ def _by_acs(
     between = " and ".join(["between GPUs"] * gpus + ["between GPUs and NICs"] * nics)
     lines = tuple(line for bridge in bridges.values() for line in bridge.evidence("redirect"))
     where = place(machines, "a machine")
+    few = len(machines) < 2 and len(bridges) <= _MOST_NAMED
     return rule.finding(
         Severity.WARNING,
         Confidence.HIGH,
         f"ACS on {counted(len(bridges), 'bridge')} of {where} ({listed(list(bridges))}) sends traffic {between}"
         " of one switch up to the root complex",
-        _FIX_ACS.format(bridge=next(iter(bridges))),
+        _FIX_ACS.format(bridges=" ".join(bridges) if few else _ALL_BRIDGES),
         {"hosts": machines, "devices": tuple(bridges)[:16]},
         lines[:4],
         **_numbers(facts, estimator, several=nics),

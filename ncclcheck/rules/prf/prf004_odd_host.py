@@ -124,4 +124,5 @@ RULE = Rule(
     summary="One machine, or one pair, was measured below the others",
     check=check,
     since="0.1.0",
+    caused_by=("HST004", "HST007", "IB005", "IB006", "IB009", "IB012", "NVL002", "PCI003", "PCI004", "TOP003"),
 )
