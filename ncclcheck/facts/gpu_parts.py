@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.outputs import Place
 from ncclcheck.facts.parts import Part, Value, of_kind
 from ncclcheck.facts.printed import Printed
@@ -50,6 +49,10 @@ class Gpu(NamedTuple):
     def first(self, key: str, *texts: str) -> Value | None:
         """The first value that is one of these: a state that some output saw, though another saw it otherwise."""
         return next((value for value in self.part.values(key) if value.text in texts), None)
+
+    def unlike(self, key: str, usual: str) -> Value | None:
+        """The first value that is another than the usual one."""
+        return next((value for value in self.part.values(key) if value.text != usual), None)
 
     def most(self, key: str) -> Value | None:
         """The largest value of a number."""
@@ -96,21 +99,3 @@ def used_gpus(facts: Traffic) -> Mapping[tuple[str, str], int | None]:
         for name in names:
             found.setdefault((machine, name), rank if cid == 0 else None)
     return found
-
-
-class HostState(NamedTuple):
-    """Something that an output says of a whole machine, or that is wrong with it. machine: "" where unknown."""
-
-    machine: str
-    text: str
-    evidence: Evidence
-
-
-def host_states(facts: Printed, key: str) -> tuple[HostState, ...]:
-    """What tools say of hosts under a key, once per machine and text."""
-    found = {
-        (part.place, value.text): HostState(part.machine, value.text, value.evidence)
-        for part in reversed(of_kind(facts, "host"))
-        for value in reversed(part.values(key))
-    }
-    return tuple(reversed(found.values()))

@@ -22,6 +22,9 @@ class DeviceName:
     name: str
 
 
+# What the name of a GPU begins with: a maker or a family, or the model alone.
+PRODUCT = r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|[ABHLTV][0-9]{1,4})"
+
 # Repetitions are bounded: logs are written by strangers.
 _TEST_DEVICE = re.compile(
     r"\bRank[ \t]{1,16}(?P<rank>\d{1,9})[ \t]{1,16}(?:Group[ \t]{1,16}\d{1,9}[ \t]{1,16})?"
@@ -34,8 +37,7 @@ _TEST_DEVICE = re.compile(
 _LISTED = re.compile(r"\bGPU (?P<device>\d{1,4}): (?P<name>[^\s(][^()\r\n]{0,119}?) \(UUID: GPU-", re.ASCII)
 # Drivers before 440 print no UUID. `GPU 3: ` also begins messages: a name is a maker's or a model's and ends the line.
 _LISTED_OLD = re.compile(
-    r"\bGPU (?P<device>\d{1,4}): "
-    r"(?P<name>(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|[ABHLTV]\d{1,4})(?:[ -][A-Z0-9][\w.+-]{0,30}){0,6})\s*$",
+    rf"\bGPU (?P<device>\d{{1,4}}): (?P<name>{PRODUCT}(?:[ -][A-Z0-9][\w.+-]{{0,30}}){{0,6}})\s*$",
     re.ASCII,
 )
 

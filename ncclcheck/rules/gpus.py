@@ -1,16 +1,20 @@
-"""What rules need to know of the GPU class."""
+"""What rules need to know of the GPU class, and how they name single GPUs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
-from ncclcheck.rules.common import nvswitch_class
+from ncclcheck.facts.facts import machine_names
+from ncclcheck.rules.common import counted, listed, nvswitch_class, place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ncclcheck.estimate.estimator import Estimator
     from ncclcheck.estimate.hardware import Gpu
     from ncclcheck.facts.facts import Facts
+    from ncclcheck.facts.gpu_parts import Gpu as GpuPart
 
 
 def classes(facts: Facts, estimator: Estimator) -> tuple[Gpu, ...]:
@@ -65,3 +69,16 @@ def possible(facts: Facts, estimator: Estimator) -> tuple[Gpu, ...]:
     if named or shape.nvlink_total_gbps is None:
         return named
     return tuple(table.gpus[name] for name in table.classes_of_total(shape.nvlink_total_gbps, shape.release))
+
+
+def names(gpus: Sequence[GpuPart]) -> tuple[str, ...]:
+    """The devices of a finding: with their machines, where these are several."""
+    several = len(machine_names(gpus)) > 1
+    return tuple(f"{gpu.machine} {gpu.name}" if several else gpu.name for gpu in gpus)
+
+
+def together(gpus: Sequence[GpuPart]) -> str:
+    """`GPU3 on node1`, `2 GPUs (gpu3 and gpu5) on node1`; without the machine where no name is known."""
+    hosts = machine_names(gpus)
+    which = gpus[0].label if len(gpus) == 1 else f"{counted(len(gpus), 'GPU')} ({listed(names(gpus))})"
+    return f"{which} on {place(hosts, '')}" if hosts else which

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fact_samples import facts_of
 
 from ncclcheck.facts.facts import Facts
-from ncclcheck.facts.gpu_parts import gpu_parts, host_states, used_gpus
+from ncclcheck.facts.gpu_parts import gpu_parts, used_gpus
+from ncclcheck.facts.host_parts import host_states
 from ncclcheck.facts.nvlinks import dark_gpus, link_errors, linked_machines
 
 UUID = "GPU-7f0c5d21-9b3e-4a68-8d17-40c2b6e9f1a3"

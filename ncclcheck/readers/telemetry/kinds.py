@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
+from ncclcheck.readers.device_names import PRODUCT
 from ncclcheck.readers.telemetry.reader import Reader
 
 
@@ -28,7 +29,7 @@ class Kind(NamedTuple):
 
 
 _BUS = r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]"
-_PRODUCT = r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|[ABHLTV][0-9]{1,4})[^,:()]{0,60}"
+_PRODUCT = rf"{PRODUCT}[^,:()]{{0,60}}"
 # Fields of `nvidia-smi --query-gpu` that people ask for.
 _FIELD = (
     r"(?:index|name|uuid|serial|count|pstate|timestamp|driver_version|gpu_(?:name|uuid|bus_id|recovery_action)|compute_\w+"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ncclcheck.readers.device_names import PRODUCT
 from ncclcheck.readers.telemetry.gpu_samples import GpuSamples
 from ncclcheck.readers.telemetry.gpu_values import GpuValues
 from ncclcheck.readers.telemetry.gpu_words import CLOCK_REASONS, words_of
@@ -14,7 +15,7 @@ _ALL_REASONS = re.compile(r"clocks_(?:event|throttle)_reasons\.active$")
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}$")
 _FIELD = re.compile(r"([A-Za-z][\w.-]{0,80})(?: \[[\w/%]{1,12}\])?$")
 _WITH_UNIT = re.compile(r"[0-9.]+ (?:MiB|W|%|MHz)$")
-_NAME = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|[ABHLTV]\d)", re.I)
+_NAME = re.compile(PRODUCT, re.I)
 
 
 class NvidiaSmiCsv(Reader):

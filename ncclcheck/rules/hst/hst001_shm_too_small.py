@@ -59,8 +59,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.host_parts import Told, is_told, told_below
 from ncclcheck.facts.parts import of_kind
-from ncclcheck.facts.process_limits import Told, is_told, told_below
 from ncclcheck.rules.common import no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 

@@ -55,8 +55,8 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts import networks
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machines_of
+from ncclcheck.facts.host_parts import is_told, told_below
 from ncclcheck.facts.parts import of_kind
-from ncclcheck.facts.process_limits import is_told, told_below
 from ncclcheck.facts.seen import Seen
 from ncclcheck.rules.common import listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity

@@ -58,8 +58,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ncclcheck.facts.facts import machine_names
-from ncclcheck.facts.gpu_parts import Gpu, HostState, gpu_parts, host_states, used_gpus
-from ncclcheck.rules.common import Numbers, counted, listed, no_number, place, stopped
+from ncclcheck.facts.gpu_parts import Gpu, gpu_parts, used_gpus
+from ncclcheck.facts.host_parts import HostState, host_states
+from ncclcheck.rules import gpus
+from ncclcheck.rules.common import Numbers, no_number, place, stopped
 from ncclcheck.rules.failures import folded, ranks_in_words
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
@@ -121,10 +123,6 @@ def _lost(gpu: Gpu) -> Value | None:
     return None if _xid(79)(gpu) else gpu.first("lost", "yes")
 
 
-def _action(gpu: Gpu) -> Value | None:
-    return next((value for value in gpu.part.values("recovery_action") if value.text != "none"), None)
-
-
 def _diagnosis(gpu: Gpu) -> Value | None:
     """A test of DCGM that fails, and not for settings alone."""
     return next((value for value in gpu.part.values("diagnosis") if value.text.startswith("fail ")), None)
@@ -162,7 +160,7 @@ _FAULTS = (
         "replace the GPU (nvidia-smi -q -d ROW_REMAPPER)", _LATER,
     ),
     _Fault(
-        Severity.ERROR, _action, "the driver asks for a recovery action ({})",
+        Severity.ERROR, lambda gpu: gpu.unlike("recovery_action", "none"), "the driver asks for a recovery action ({})",
         f"nvidia-smi -q | grep -i -A2 -E 'recovery action|reset status'; {_RESET}",
         "the driver says what to do, not why",
     ),
@@ -229,22 +227,22 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
 
 
 def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], facts: Facts, estimator: Estimator) -> Finding:
-    hosts = machine_names(gpu for gpu, _ in seen)
+    them = [gpu for gpu, _ in seen]
     worst = max((value for _, value in seen), key=lambda value: value.number or 0.0)
-    several = len(hosts) > 1
-    names = tuple(f"{gpu.machine} {gpu.name}" if several else gpu.name for gpu, _ in seen)
-    which = seen[0][0].label if len(seen) == 1 else f"{counted(len(seen), 'GPU')} ({listed(names)})"
-    where = f" on {place(hosts, '')}" if hosts else ""
-    ranks = [rank for gpu, _ in seen if (rank := used_gpus(facts).get((gpu.machine, gpu.name))) is not None]
+    ranks = [rank for gpu in them if (rank := used_gpus(facts).get((gpu.machine, gpu.name))) is not None]
     used_by = f" ({ranks_in_words(ranks)} of the job)" if ranks else ""
     most = "up to " if "{}" in fault.says and worst.number and len(seen) > 1 else ""
     numbers: Numbers = no_number(fault.costs) if fault.costs else stopped(estimator)
     return RULE.finding(
         fault.severity,
         Confidence.HIGH if fault.severity is not Severity.INFO else Confidence.MEDIUM,
-        f"{which}{where}{used_by}: {fault.says.format(most + worst.text)}",
+        f"{gpus.together(them)}{used_by}: {fault.says.format(most + worst.text)}",
         fault.fix,
-        {"hosts": hosts, "devices": names[:8], **({"ranks": folded(ranks)} if ranks else {})},
+        {
+            "hosts": machine_names(them),
+            "devices": gpus.names(them)[:8],
+            **({"ranks": folded(ranks)} if ranks else {}),
+        },
         tuple(value.evidence for _, value in seen)[:4],
         **numbers,
     )

@@ -52,7 +52,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ncclcheck.facts.process_limits import FILES, THREADS, Limit, Told, is_told, process_limits, told_below
+from ncclcheck.facts.host_parts import Told, is_told, told_below
+from ncclcheck.facts.process_limits import FILES, THREADS, Limit, process_limits
 from ncclcheck.rules.common import listed, no_number, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 

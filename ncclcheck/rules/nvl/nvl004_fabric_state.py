@@ -70,7 +70,9 @@ from ncclcheck.facts.fabric import (
     mixed_flags,
 )
 from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
-from ncclcheck.facts.gpu_parts import Gpu, gpu_parts, host_states
+from ncclcheck.facts.gpu_parts import Gpu, gpu_parts
+from ncclcheck.facts.host_parts import host_states
+from ncclcheck.rules import gpus
 from ncclcheck.rules.common import counted, listed, no_number, place, stopped
 from ncclcheck.rules.mnnvl import over_the_network
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -80,7 +82,8 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
     from ncclcheck.facts.parts import Value
     from ncclcheck.facts.seen import Failure
-    from ncclcheck.rules.common import Numbers
+    from ncclcheck.rules import gpus
+from ncclcheck.rules.common import Numbers
 
 _STATES = {0: "not supported", 1: "not started", 2: "in progress"}
 # Two-bit answers of the health mask, 1 means yes; then the four bits of the configuration.
@@ -199,9 +202,7 @@ _BROKEN_ROUTES = ("route unhealthy", "incorrect configuration", "unhealthy")
 def _tools_not_ready(told: Sequence[Gpu], facts: Facts, estimator: Estimator) -> Iterator[Finding]:
     seen = []
     for gpu in told:
-        state = next((value for value in gpu.part.values("fabric_state") if value.text != "completed"), None)
-        status = next((value for value in gpu.part.values("fabric_status") if value.text != "success"), None)
-        if bad := state or status:
+        if bad := gpu.unlike("fabric_state", "completed") or gpu.unlike("fabric_status", "success"):
             seen.append((gpu, bad))
     if seen:
         words = listed(sorted({value.text for _, value in seen}))
@@ -209,11 +210,7 @@ def _tools_not_ready(told: Sequence[Gpu], facts: Facts, estimator: Estimator) ->
 
 
 def _tools_unhealthy(told: Sequence[Gpu]) -> Iterator[Finding]:
-    seen = [
-        (gpu, value)
-        for gpu in told
-        if (value := next((value for value in gpu.part.values("fabric_health") if value.text != "healthy"), None))
-    ]
+    seen = [(gpu, value) for gpu in told if (value := gpu.unlike("fabric_health", "healthy"))]
     if seen:
         broken = any(word in value.text for _, value in seen for word in _BROKEN_ROUTES)
         words = listed(sorted({value.text for _, value in seen}))
@@ -227,11 +224,10 @@ def _tools_unhealthy(told: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _of_gpus(seen: Sequence[tuple[Gpu, Value]], severity: Severity, what: str, fix: str, numbers: Numbers) -> Finding:
-    hosts = machine_names(gpu for gpu, _ in seen)
-    who = seen[0][0].label if len(seen) == 1 else counted(len(seen), "GPU")
-    where = f" on {place(hosts, '')}" if hosts else ""
+    them = [gpu for gpu, _ in seen]
+    message = f"The NVLink fabric of {gpus.together(them)} {what}"
     lines = tuple(value.evidence for _, value in seen)[:4]
-    return _finding(severity, Confidence.HIGH, f"The NVLink fabric of {who}{where} {what}", fix, hosts, lines, numbers)
+    return _finding(severity, Confidence.HIGH, message, fix, machine_names(them), lines, numbers)
 
 
 def _manager(facts: Facts, estimator: Estimator) -> Iterator[Finding]:

@@ -69,7 +69,8 @@ from typing import TYPE_CHECKING
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
-from ncclcheck.facts.gpu_parts import gpu_parts, host_states
+from ncclcheck.facts.gpu_parts import gpu_parts
+from ncclcheck.facts.host_parts import host_states
 from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.seen import Seen
 from ncclcheck.facts.topo_file import path_tables, topo_files

@@ -50,7 +50,8 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import machine_names
 from ncclcheck.facts.gpu_parts import Gpu, gpu_parts, used_gpus
-from ncclcheck.rules.common import counted, no_number, place
+from ncclcheck.rules import gpus
+from ncclcheck.rules.common import no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -88,17 +89,14 @@ def _runs_on(facts: Facts, gpu: Gpu) -> bool:
 
 
 def _finding(one: str, several: str, seen: list[tuple[Gpu, Value]], fix: str, more: str = "") -> Finding:
-    hosts = machine_names(gpu for gpu, _ in seen)
-    where = f" of {place(hosts, '')}" if hosts else ""
-    who = (
-        f"{seen[0][0].label}{where} is {one}" if len(seen) == 1 else f"{counted(len(seen), 'GPU')}{where} are {several}"
-    )
+    them = [gpu for gpu, _ in seen]
+    are = f"is {one}" if len(seen) == 1 else f"are {several}"
     return RULE.finding(
         Severity.WARNING,
         Confidence.HIGH,
-        f"{who}{more}: NCCL has neither NVLink nor peer access between such parts",
+        f"{gpus.together(them)} {are}{more}: NCCL has neither NVLink nor peer access between such parts",
         fix,
-        {"hosts": hosts, "devices": tuple(gpu.name for gpu, _ in seen[:8])},
+        {"hosts": machine_names(them), "devices": gpus.names(them)[:8]},
         tuple(value.evidence for _, value in seen)[:4],
         **no_number(_PARTITION),
     )
