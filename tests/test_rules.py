@@ -159,6 +159,7 @@ def test_fixture(code: str, name: str) -> None:
     found = [finding for finding in evaluation.findings if finding.code == code]
     if verdict == "not_evaluated":
         assert all(needs), "it says what would settle the question"
+        assert any(need.startswith(expected.get("needs", "")) for need in needs)
     if verdict != "fail":
         return
     assert len(found) == 1, "one finding per fault"

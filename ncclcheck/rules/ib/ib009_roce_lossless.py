@@ -35,6 +35,7 @@ that priority flow control does not work end to end (or is not meant to, and con
 
 PFC on the priority that the traffic has (`NCCL_IB_TC` sets the class: 106 where the fabric maps DSCP 26 to the lossless
 priority), ECN with DCQCN at both ends, the same MTU everywhere. Then read the counters twice again, under load.
+Where only the order changes there is nothing to mend if the switches route adaptively.
 
 ## When it is not a problem
 

@@ -276,5 +276,5 @@ RULE = Rule(
     summary="RDMA gave up on a request: a work completion with an error",
     check=check,
     since="0.1.0",
-    caused_by=("HST001", "HST002", "HST005", "IB006", "IB007", "PCI004", "RUN007"),
+    caused_by=("HST001", "HST002", "HST004", "HST005", "IB006", "IB007", "IB009", "PCI004", "RUN007"),
 )

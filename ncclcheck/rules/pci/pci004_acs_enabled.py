@@ -96,6 +96,9 @@ _NEEDS = (
     "`sudo lspci -vvv` and `cat /proc/cmdline` (or dmesg) of a host: a log shows ACS and the IOMMU only when they break"
     " something"
 )
+_NEEDS_IOMMU = (
+    "`cat /proc/cmdline` (or dmesg) of each machine: ACS is off on its bridges, the IOMMU may still translate"
+)
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -114,7 +117,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     if told or refused or hints or translating or stalled or _nothing_to_redirect(facts):
         return
     if not redirects.all_clear(facts):
-        yield NotEvaluated(_NEEDS)
+        yield NotEvaluated(_NEEDS_IOMMU if redirects.bridges_clear(facts) else _NEEDS)
 
 
 def _nothing_to_redirect(facts: Facts) -> bool:

@@ -48,12 +48,20 @@ def findings(rule: Rule, facts: Facts, estimator: Estimator) -> Iterator[Finding
 
 def all_clear(facts: Facts) -> bool:
     """On all machines that are shown, is ACS on no path and the IOMMU out of the way? Guests are another question."""
-    trees = [tree for tree in pci_trees(facts) if tree.computing]
+    known = {one.place for one in iommus(facts) if one.mode in ("off", "passthrough")}
+    return bridges_clear(facts) and all(tree.guest or tree.place in known for tree in _computing(facts))
+
+
+def bridges_clear(facts: Facts) -> bool:
+    """On all machines that are shown, is ACS on no path?"""
+    trees = _computing(facts)
     open_paths = [path for tree in trees if not tree.guest for path in peer_paths(tree) if not _is_known(path)]
     shown = [tree for tree in trees if tree.guest or _is_shown(tree)]
-    known = {one.place for one in iommus(facts) if one.mode in ("off", "passthrough")}
-    clear = all(tree.guest or tree.place in known for tree in trees)
-    return bool(trees) and len(shown) == len(trees) and not open_paths and clear
+    return bool(trees) and len(shown) == len(trees) and not open_paths
+
+
+def _computing(facts: Facts) -> list[PciTree]:
+    return [tree for tree in pci_trees(facts) if tree.computing]
 
 
 def _is_shown(tree: PciTree) -> bool:
