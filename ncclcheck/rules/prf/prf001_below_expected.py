@@ -2,11 +2,11 @@
 
 ## What it finds
 
-A table of nccl-tests whose plateau (busbw of its largest size, out of place) lies under the range that the model
-has for exactly this configuration: collective, nodes, GPUs per node, GPU class, how GPUs talk, network, NICs and
-their rate, as far as log, tables and files tell. What of that had to be assumed makes the range wider; where GPUs,
-NICs or the network itself are only assumed, the rule speaks of nothing but half the lowest of all assumptions, at
-low confidence, and is else not evaluated.
+A table of nccl-tests whose plateau (busbw of its largest size, out of place) lies more than a tenth under the range
+that the model has for exactly this configuration: collective, nodes, GPUs per node, GPU class, how GPUs talk,
+network, NICs and their rate, as far as log, tables and files tell. What of that had to be assumed makes the range
+wider; where GPUs, NICs or the network itself are only assumed, the rule speaks of nothing but half the lowest of
+all assumptions, at low confidence, and is else not evaluated.
 
 The message names what would explain the number: the conditions (sockets, GPUDirect RDMA off, host memory, one NIC,
 ACS) under which the model gives as little.
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 # What decides about the size of the number: assumed, it proves nothing.
 _DECISIVE = {"nodes", "GPUs per node", "GPU", "network", "NICs per node", "NIC rate", "socket line"}
+# The model's ranges end where measurements of healthy machines thin out, not where they end.
+_CLEARLY = 0.9
 # Below this share of the least that any assumption gives something is wrong whatever they are.
 _WHATEVER = 0.5
 # Conditions that would explain a number, near causes first.
@@ -107,7 +109,8 @@ def _least(one: Measured, expected: Expected, estimator: Estimator) -> float:
     """GB/s below which the measurement is no healthy one's. On two nodes a tree takes traffic off the network and NCCL
     may choose a ring all the same: what a ring reaches is healthy, too."""
     ring = estimator.expect_of(one, {"algorithm": "ring"}) if one.nodes == 2 else None
-    return min(expected.busbw.low, ring.busbw.low) if ring else expected.busbw.low
+    low = min(expected.busbw.low, ring.busbw.low) if ring else expected.busbw.low
+    return _CLEARLY * low
 
 
 def _finding(one: Measured, expected: Expected, guessed: bool, estimator: Estimator) -> Finding:
