@@ -117,4 +117,4 @@ def test_parse_shows_the_rows_among_the_records() -> None:
     records = list(run_parse([file_source(str(SOCKETS), str(SOCKETS))]))
     assert [(one["line"], one["kind"]) for one in records[-2:]] == [(104, "nccl-tests"), (105, "nccl-tests")]
     assert records[-1]["fields"]["busbw"] == 2.94
-    assert {one["kind"] for one in records[:-2]} == {"nccl-log"}
+    assert {one["kind"] for one in records[:-2]} == {"nccl-log", "device-names"}

@@ -48,6 +48,7 @@ _TORN_HEAD = re.compile(
     r"(?P<head>.*\[-?\d{1,20}\] (?:\S{1,255}:\d{1,9} (?:\(\w{1,64}\) )?)?)"
     r"(?P<cut>N(?:C(?:C(?:L(?: (?:INFO?|IN?|WARN?|WAR?|W)?)?)?)?)?)(?=\S{0,255}:\d{1,9}:\d{1,9} )"
 )
+_HEAD_INSIDE = re.compile(_CUT_LEVEL)
 _LABEL = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err)>: ?|\d{1,7}: |\[(?:default|rank)\d+\]:|\[pod/\S{1,128}\] )")
 _LABEL_BEFORE = re.compile(r"(?:\[\d+,\d+\]<std(?:out|err)>: ?|\[(?:default|rank)\d+\]:)$")
 _TASK = re.compile(r"\d{1,7}: $")
@@ -163,6 +164,8 @@ class Mender:
         several = [one.text.rstrip() for one in pieces]
         twice = frozenset(text for text in several if several.count(text) > 1)
         for piece in others:
+            if piece.torn:
+                continue
             whole = None if piece.cut else self._whole(piece.text)
             said = whole in self._said or whole in twice
             if whole is None:
@@ -333,7 +336,8 @@ def _pieces(row: dict[str, Any], hosts: _Hosts) -> Iterator[_Piece]:
     head, message = row["_head"], row["message"]
     cut = _TORN_HEAD.match(head, max(0, len(head) - _LONGEST_HEAD))
     if cut:
-        yield _Piece(cut["head"], cut["cut"], "", cut=True)
+        # of two heads that are cut in one line nobody knows whose an end is
+        yield _Piece(cut["head"], cut["cut"], "", cut=True, torn=_HEAD_INSIDE.search(cut["head"]) is not None)
         head = head[cut.end() :]
         head = head[hosts.start(head) :]
     inner = list(framing.inner_records(message))

@@ -93,6 +93,13 @@ def test_a_head_is_put_together(at: int) -> None:
     assert damage == [(1, "mended")]
 
 
+def test_of_two_heads_cut_in_one_line_nobody_knows_whose_an_end_is() -> None:
+    lines = [f"{A[:-3]}{B[:-3]}n3:4:4 [2] NCCL INFO nranks 4", "FO Connected all trees"]
+    records, damage = read(*lines)
+    assert records == [(1, "n3", "nranks")]
+    assert damage == [(1, "torn")]
+
+
 def test_a_record_of_nobody_is_lost_where_all_others_have_a_host() -> None:
     lines = ["7:7 [0] NCCL INFO Connected all trees", *WHOLE * 9]
     assert read(*lines)[1] == [(1, "torn")]
