@@ -1,4 +1,4 @@
-"""A port of an adapter went down, or an adapter failed, while the job ran.
+"""A port of an adapter is down or went down, or an adapter failed.
 
 ## What it finds
 
@@ -275,7 +275,7 @@ RULE = Rule(
     code="IB006",
     name="port-down",
     severity=Severity.ERROR,
-    summary="A port of an adapter went down, or an adapter failed, while the job ran",
+    summary="A port of an adapter is down or went down, or an adapter failed",
     check=check,
     since="0.1.0",
 )
