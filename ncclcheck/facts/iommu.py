@@ -8,7 +8,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.facts import Facts
 from ncclcheck.facts.outputs import Place
 from ncclcheck.facts.parts import of_kind
-from ncclcheck.facts.pci_tree import guest_places, pci_trees
+from ncclcheck.facts.pci_tree import PciTree, guest_places, pci_trees
 from ncclcheck.facts.question import question
 
 
@@ -24,15 +24,16 @@ class Iommu(NamedTuple):
 @question
 def iommus(facts: Facts) -> tuple[Iommu, ...]:
     """Of machines that are not guests."""
-    guests = guest_places(facts)
+    guests, bare = guest_places(facts), _bare(facts)
+    gpus = {(part.place, part.name) for part in of_kind(facts, "gpu")}
     found = []
-    refused = {tree.place: _refused(facts, tree.place) for tree in pci_trees(facts)}
+    refused = {tree.place: _refused(tree, gpus) for tree in pci_trees(facts)}
     modes = {}
     for host in of_kind(facts, "host"):
         mode, enabled = host.value("iommu"), host.value("iommu_enabled")
         if mode:
             modes[host.place] = mode
-        elif enabled and host.place in _bare(facts):  # in a guest the command line is a wish
+        elif enabled and host.place in bare:  # in a guest the command line is a wish
             modes[host.place] = enabled._replace(text="translated")
     for place in dict.fromkeys([*modes, *(place for place, devices in refused.items() if devices)]):
         if place in guests:
@@ -43,14 +44,12 @@ def iommus(facts: Facts) -> tuple[Iommu, ...]:
     return tuple(found)
 
 
-def _refused(facts: Facts, place: Place) -> dict[str, Evidence]:
-    """GPUs and NICs of a machine that the IOMMU refused an address."""
-    gpus = {part.name for part in of_kind(facts, "gpu") if part.place == place}
-    tree = next(tree for tree in pci_trees(facts) if tree.place == place)
+def _refused(tree: PciTree, gpus: set[tuple[Place, str]]) -> dict[str, Evidence]:
+    """GPUs and NICs of a machine that the IOMMU refused an address. gpus: of all machines."""
     return {
         device.name: device.part.values("dma_fault")[0].evidence
         for device in tree.devices.values()
-        if device.part.values("dma_fault") and (device.kind in ("gpu", "nic") or device.name in gpus)
+        if device.part.values("dma_fault") and (device.kind in ("gpu", "nic") or (tree.place, device.name) in gpus)
     }
 
 

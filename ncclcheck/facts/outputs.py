@@ -93,15 +93,14 @@ def _short(host: str) -> str:
 def _by_machine(outputs: list[_Output]) -> list[list[_Output]]:
     """Outputs of one input, apart where identifiers prove two machines."""
     groups: list[list[_Output]] = []
+    known: dict[tuple[str, str, str], str] = {}  # identifiers of the last group, whose outputs agree
     for output in outputs:
-        if not groups or any(_differ(output, other) for other in groups[-1]):
+        if not groups or any(known.get(part, identifier) != identifier for part, identifier in output.ids.items()):
             groups.append([])
+            known = {}
         groups[-1].append(output)
+        known |= output.ids
     return groups
-
-
-def _differ(one: _Output, other: _Output) -> bool:
-    return any(other.ids.get(part, identifier) != identifier for part, identifier in one.ids.items())
 
 
 def _joined(found: dict[int, Place], inputs: Mapping[str, list[_Output]]) -> dict[int, Place]:

@@ -103,7 +103,8 @@ class PeerPath(NamedTuple):
 
 
 def peer_paths(tree: PciTree) -> Iterator[PeerPath]:
-    for a, b in combinations(tree.computing, 2):
+    behind_bridges = [device for device in tree.computing if tree.above(device.name)]
+    for a, b in combinations(behind_bridges, 2):
         if "gpu" in (a.kind, b.kind) and (bridges := tree.between(a.name, b.name)):
             yield PeerPath(a, b, bridges)
 

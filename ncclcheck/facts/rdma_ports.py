@@ -78,7 +78,7 @@ def ports(facts: Traffic) -> tuple[Port, ...]:
 
 
 def _port(facts: Traffic, part: Part) -> Port:
-    last = {key: part.values(key)[-1] for reading in part.readings for key in reading}
+    last = {key: values[-1] for reading in part.readings for key, values in reading.items()}
     state, netdev = _text(last, "state"), _text(last, "netdev")
     rail, idle = use_of(facts, part.place, part.name)
     return Port(

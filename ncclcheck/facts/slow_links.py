@@ -141,13 +141,16 @@ def _less(now: float | None, best: float | None) -> bool:
 
 def _at_boot(tree: PciTree, known: set[str]) -> Iterator[SlowLink]:
     limited = [device for device in tree.devices.values() if _is_limited(device)]
+    shares: dict[str, Counter[float | None]] = {}  # by kind of device; None: not limited
+    for one in tree.devices.values():
+        shares.setdefault(one.kind, Counter())[_share(one.part) if _is_limited(one) else None] += 1
     for device in limited:
         if device.name in known or _runs_well(tree, device):
             continue
         share = _share(device.part)
         kind = device.kind or "gpu"
-        others = [one for one in tree.devices.values() if one.kind == kind and one is not device]
-        alike = bool(others) and all(_is_limited(one) and _share(one.part) == share for one in others)
+        like = shares.get(kind, Counter())
+        alike = like.keys() == {share} and like[share] > (device.kind == kind)
         now, best = (device.part.number(key) or 0 for key in ("boot_gbit", "capable_gbit"))
         yield SlowLink(
             tree.place.machine, device.name, kind, device.part.text("limited_by"), "boot",

@@ -10,8 +10,10 @@ from typing import Any
 from ncclcheck.readers.telemetry.reader import Reader
 
 _TOKEN = re.compile(
-    r'\s*(?:([{}\[\],:])|"((?:[^"\\]|\\.)*)"|(-?\d[\d.eE+-]{0,40}(?=[\s,\]}]|$)|true|false|null))', re.ASCII
+    r'\s*(?:([{}\[\],:])|"([^"\\]*(?:\\.[^"\\]*)*)"|(-?\d[\d.eE+-]{0,40}(?=[\s,\]}]|$)|true|false|null))', re.ASCII
 )
+# Halves of characters, which no text may hold alone.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _WORDS = {"true": True, "false": False, "null": None}
 _DEEPEST = 40
 _MOST_VALUES = 2_000_000
@@ -122,7 +124,7 @@ class Document:
 
 def _whole(number: int, text: str) -> Object | None:
     """A document that stands on one line, by the quicker parser."""
-    if not text.rstrip().endswith("}"):
+    if not text.rstrip().endswith("}") or _SURROGATE.search(text):
         return None
 
     def found(pairs: list[tuple[str, Any]]) -> Object:
@@ -143,7 +145,7 @@ def _decoded(string: str) -> str:
     if "\\" not in string:
         return string
     try:
-        return str(json.loads(f'"{string}"', strict=False))
+        return str(json.loads(f'"{string}"', strict=False)).encode("utf-8", "backslashreplace").decode()
     except ValueError:
         return string
 

@@ -39,6 +39,7 @@ class Reader:
         self.operations: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.host: str | None = None  # named by the output itself
+        self._told_of: set[tuple[str, str]] = set()
 
     def read(self, number: int, text: str) -> bool:
         """Take a line. False: it is none of this output, which may go on behind it."""
@@ -58,10 +59,11 @@ class Reader:
         host: str | None = None,
     ) -> None:
         self.told.append(Told(line, thing, name, key, text, number, host))
+        self._told_of.add((key, name))
 
     def has_told(self, key: str, name: str = "") -> bool:
         """Of the thing of that name: told again, it is mostly another machine's."""
-        return any(told.key == key and told.name == name for told in self.told)
+        return (key, name) in self._told_of
 
 
 Fields = dict[str, str]

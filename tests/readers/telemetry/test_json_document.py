@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ncclcheck.readers.telemetry.json_document import Document, Object
+from ncclcheck.readers.telemetry.json_document import Document, JsonReader, Object
 
 
 def document(text: str) -> Document:
@@ -12,6 +12,17 @@ def document(text: str) -> Document:
     for number, line in enumerate(text.splitlines(), 1):
         found.feed(number, line)
     return found
+
+
+class Kept(JsonReader):
+    """Keeps the documents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[Object] = []
+
+    def take(self, document: Object) -> None:
+        self.taken.append(document)
 
 
 def test_objects_and_keys_know_their_lines() -> None:
@@ -48,3 +59,17 @@ def test_values_of_the_wrong_kind_are_none() -> None:
 
 def test_nesting_is_bounded() -> None:
     assert document('{"a":' * 60).broken
+
+
+@pytest.mark.parametrize("end", ["}", "\n}"])
+def test_half_a_character_is_written_out(end: str) -> None:
+    """No table of text can hold it. On one line or on several: two parsers read them."""
+    reader = Kept()
+    for number, line in enumerate(('{"a": "\\ud800b", "\\udc00": "\\ud83d\\ude00"' + end).splitlines(), 1):
+        assert reader.read(number, line)
+    assert reader.taken == [{"a": "\\ud800b", "\\udc00": "\N{GRINNING FACE}"}]
+
+
+def test_a_text_without_end_breaks_the_document() -> None:
+    assert document('{"a": "' + "b" * 1_000_000).broken
+    assert document('{"a": "' + "\\" * 1_000_001).broken
