@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ncclcheck.facts.completions import machine_of_peer
 from ncclcheck.facts.printed import Printed
 from ncclcheck.facts.question import question
 from ncclcheck.facts.telemetry_keys import IDENTIFIERS
@@ -66,7 +67,7 @@ def _outputs(facts: Printed) -> list[_Output]:
 
 
 def _named(facts: Printed, output: _Output) -> str:
-    machines = {_short(machine): machine for machine in facts.machines}
+    machines = _machines_by_name(facts)
     if output.host:
         return machines.get(_short(output.host), _short(output.host))
     for part in reversed(re.split(r"[/!:]", facts.paths[output.source])):
@@ -77,6 +78,15 @@ def _named(facts: Printed, output: _Output) -> str:
     if len(beside) == 1:
         return beside[0]
     return facts.machines[0] if len(facts.machines) == 1 else ""
+
+
+@question
+def _machines_by_name(facts: Printed) -> Mapping[str, str]:
+    """Machines of the job by short name, and by the addresses that outputs name them by."""
+    hosts = facts["telemetry"].get_column("host").drop_nulls().unique()
+    addresses = hosts.filter(hosts.map_elements(lambda host: bool(_ADDRESS.fullmatch(host)), pl.Boolean))
+    named = {_short(machine): machine for machine in facts.machines}
+    return machine_of_peer(facts.tables, facts.machine_table, addresses) | named
 
 
 @question

@@ -32,6 +32,14 @@ def test_a_host_in_the_output_is_one_of_the_jobs_with_or_without_its_domain() ->
     assert places(found) == {0: Place("n7")}
 
 
+def test_a_host_may_be_named_by_an_address_that_the_job_prints() -> None:
+    found = facts([gpu("gpu0", "model", "X", host="10.7.0.8")], ["a.txt"], {0: ["n7", "n8"]})
+    assert places(found) == {0: Place("10.7.0.8")}
+    interfaces = [{"proc": 1, "source": 0, "line": 1, "use": "oob", "name": "eth0", "address": "10.7.0.8"}]
+    known = {**found.tables, "interfaces": conform("interfaces", pl.from_dicts(interfaces))}
+    assert places(Printed(known, found.paths)) == {0: Place("n8")}
+
+
 def test_a_folder_or_a_file_may_bear_the_name_of_a_machine() -> None:
     rows = [gpu("gpu0", "model", "X"), gpu("gpu0", "model", "X", output=1, source=1)]
     found = facts(rows, ["out/n8/q.txt", "out/n7.txt", "run.log"], {2: ["n7", "n8"]})

@@ -87,7 +87,9 @@ def _numbers(link: SlowLink, facts: Facts, estimator: Estimator) -> Numbers:
     # outputs of tools are of one machine; a job over several needs the link for its NICs as well
     base: dict[str, object] = {} if facts.visibility.log else {"nodes": 2, "network": "rdma"}
     if link.now_gbps is None or link.best_gbps is None:
-        return no_number("nothing tells how much of the link the errors cost")
+        if link.sign == "errors":
+            return no_number("nothing tells how much of the link the errors cost")
+        return no_number("speed and lanes of the link are not both in the input (lspci -vv, nvidia-smi -q)")
     if link.kind == "nic":
         return no_number("nothing tells which port this NIC has, and at what rate")
     if link.now_gbps not in AS_LINK or link.best_gbps not in AS_LINK:
