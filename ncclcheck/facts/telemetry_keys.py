@@ -183,7 +183,3 @@ def nccl_name(port: str) -> str:
     """A port ("mlx5_0/1") as NCCL names it: the second one of a card is a device of its own ("mlx5_0:2")."""
     device, _, number = port.rpartition("/")
     return device if number == "1" else f"{device}:{number}"
-
-
-def is_known(thing: str, key: str) -> bool:
-    return thing == "counter" or key in KEYS.get(thing, {})

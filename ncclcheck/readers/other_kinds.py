@@ -192,22 +192,12 @@ class OtherKinds:
             self._say(self._outputs.notes)
             for source, kinds in self._outputs.kinds.items():
                 self.kinds.setdefault(source, set()).update(kinds)
-            if told := self._outputs.rows:
-                tables["telemetry"] = conform("telemetry", pl.from_dicts(told, schema=dict(TABLES["telemetry"])))
-            if ran := self._outputs.operations:
-                tables["inspected"] = conform("inspected", pl.from_dicts(ran, schema=dict(TABLES["inspected"])))
+            for name, told in (("telemetry", self._outputs.rows), ("inspected", self._outputs.operations)):
+                if told:
+                    tables[name] = conform(name, pl.from_dicts(told, schema=dict(TABLES[name])))
         if rows:
             tables["gpu_names"] = conform("gpu_names", pl.from_dicts(rows, infer_schema_length=None))
-        if self._assigned:
-            settings = [
-                {"source": source, "line": line, "name": name, "value": value, "origin": "script"}
-                for (source, name, value), lines in self._assigned.items()
-                for line in lines
-            ]
-            tables["settings"] = conform("settings", pl.DataFrame(settings, infer_schema_length=None))
-        if self._matrices:
-            tables |= _matrix_tables(self._matrices)
-        return tables
+        return tables | _settings_table(self._assigned) | _matrix_tables(self._matrices)
 
 
 def _odd(matrix: Matrix) -> list[str]:
@@ -215,6 +205,16 @@ def _odd(matrix: Matrix) -> list[str]:
     said = "; ".join(matrix.problems[:_PROBLEMS_SAID])
     more = len(matrix.problems) - _PROBLEMS_SAID
     return [f"the matrix at line {matrix.first_line} is damaged: {said}{f'; and {more} more' if more > 0 else ''}"]
+
+
+def _settings_table(assigned: Mapping[tuple[int, str, str], list[int]]) -> dict[str, pl.DataFrame]:
+    """assigned: lines by input, variable and value."""
+    rows = [
+        {"source": source, "line": line, "name": name, "value": value, "origin": "script"}
+        for (source, name, value), lines in assigned.items()
+        for line in lines
+    ]
+    return {"settings": conform("settings", pl.DataFrame(rows, infer_schema_length=None))} if rows else {}
 
 
 def _matrix_tables(found: Sequence[tuple[int, Matrix]]) -> dict[str, pl.DataFrame]:

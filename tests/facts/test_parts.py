@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from ncclcheck.facts.outputs import Place, places
-from ncclcheck.facts.parts import contradictions, of_kind
+from ncclcheck.facts.parts import contradictions, of_job, of_kind, rise
 from ncclcheck.facts.printed import Printed
 from ncclcheck.facts.schema import conform
 
@@ -92,3 +92,18 @@ def test_what_outputs_contradict_each_other_in_is_no_value() -> None:
     assert part.number("pcie_lanes_max") is None and part.number("pcie_gen") is None
     (one,) = contradictions(told)  # the generation changes with the load
     assert (one.key, [value.text for value in one.values]) == ("pcie_lanes_max", ["16x", "8"])
+
+
+def test_a_counter_rises_between_readings_of_one_tool() -> None:
+    counter = {"thing": "counter", "name": "p/1", "key": "c"}
+    readings = [("a", 7.0), ("b", 90.0), ("a", 9.0), ("b", 90.0), ("a", 12.0)]
+    rows = [{**counter, "text": "", "number": n, "kind": k, "output": at} for at, (k, n) in enumerate(readings)]
+    (part,) = of_kind(facts(rows, ["x"]), "counter")
+    assert rise(part.values("c")) == 5
+    assert rise(part.values("c")[:2]) == 0  # two tools that count from different times
+
+
+def test_parts_of_other_machines_are_none_of_the_jobs() -> None:
+    rows = [gpu("gpu0", "model", "X", host=host, output=at) for at, host in enumerate(("n1", "spare"))]
+    assert [part.machine for part in of_job(facts(rows, ["a"], {0: ["n1"]}), "gpu")] == ["n1"]
+    assert len(of_job(facts(rows, ["a"]), "gpu")) == 2

@@ -81,9 +81,10 @@ class DcgmExporter(MetricsReader):
             self._say(sample.line, "host", "", "driver", driver)
 
     def _value(self, sample: Sample, gpu: str, value: float) -> None:
-        metric, line = sample.metric, sample.line
-        name = metric.removeprefix("DCGM_FI_DEV_")
-        if name in _NUMBERS:
+        line, name = sample.line, sample.metric.removeprefix("DCGM_FI_DEV_")
+        if sample.metric.startswith("DCGM_EXP_"):
+            self._counted(sample, gpu, value)
+        elif name in _NUMBERS:
             self._say(line, "gpu", gpu, _NUMBERS[name], f"{value:g}", value)
         elif name in _FLAGS:
             self._say(line, "gpu", gpu, _FLAGS[name], "yes" if value else "no")
@@ -94,18 +95,19 @@ class DcgmExporter(MetricsReader):
         elif name in ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS", "CLOCKS_EVENTS_REASONS"):
             for bit, key in CLOCK_REASONS.items():
                 self._say(line, "gpu", gpu, key, "yes" if int(value) & bit else "no")
-        elif metric == "DCGM_EXP_CLOCK_EVENTS_COUNT":
-            if sample.labels.get("clock_event") in _EVENTS:
-                self._say(line, "gpu", gpu, _EVENTS[sample.labels["clock_event"]], "yes" if value else "no")
         elif name == "XID_ERRORS":  # the last one since the exporter began
             if value:
                 self._say(line, "gpu", gpu, "xid", f"{value:g}", value)
-        elif metric == "DCGM_EXP_XID_ERRORS_COUNT":
-            xid = sample.labels.get("xid", "")
-            if value and re.fullmatch(r"\d{1,4}", xid, re.ASCII):
-                self._say(line, "gpu", gpu, "xid", xid, float(xid))
         elif _COUNTER.fullmatch(name):
             self._say(line, "counter", gpu, name.lower(), f"{value:g}", value)
+
+    def _counted(self, sample: Sample, gpu: str, value: float) -> None:
+        """What the exporter itself counts; a label tells what."""
+        event, xid = sample.labels.get("clock_event", ""), sample.labels.get("xid", "")
+        if sample.metric == "DCGM_EXP_CLOCK_EVENTS_COUNT" and event in _EVENTS:
+            self._say(sample.line, "gpu", gpu, _EVENTS[event], "yes" if value else "no")
+        elif sample.metric == "DCGM_EXP_XID_ERRORS_COUNT" and value and re.fullmatch(r"\d{1,4}", xid, re.ASCII):
+            self._say(sample.line, "gpu", gpu, "xid", xid, float(xid))
 
 
 class DcgmCounters(Reader):

@@ -229,8 +229,6 @@ def _causes(first: FirstDeath) -> tuple[str, ...]:
     reason is cut off may be of any error."""
     if first.nature is Nature.VICTIM or not all(death.whole for death in first.deaths):
         return (*STOPPERS, "RUN005", "RUN003")
-    if not all(death.whole for death in first.deaths):
-        return STOPPERS
     text = " ".join(death.what for death in first.deaths).lower()
     return tuple(code for words, codes in _EXPLAINED if any(word in text for word in words) for code in codes)
 
