@@ -88,7 +88,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "switch": Key("name of the switch behind it (leaf)", True),
     },
     "gid": {
-        "address": Key("GID as printed"),
+        "address": Key("GID; of a link-local one fe80:: alone, for the rest is made of the adapter's address"),
         "ipv4": Key("its IPv4 address"),
         "version": Key("v1 or v2 of RoCE"),
         "netdev": Key("its network interface"),

@@ -6,6 +6,7 @@ Its transport says `InfiniBand` of RoCE as well: only the link layer tells. Spee
 from __future__ import annotations
 
 from ncclcheck.readers.telemetry.adapter_blocks import AdapterBlocks
+from ncclcheck.readers.telemetry.rdma_words import gid
 from ncclcheck.readers.telemetry.reader import Fields
 
 _MELLANOX, _AMAZON = 0x02C9, 0x1D0F
@@ -65,7 +66,7 @@ class IbvDevinfo(AdapterBlocks):
         if not self.port:
             return False
         name = f"{self.port}/{int(fields['index'])}"
-        self.tell(line, "gid", name, "address", fields["address"].lower())
+        self.tell(line, "gid", name, "address", gid(fields["address"]))
         if version := fields.get("version"):
             self.tell(line, "gid", name, "version", version[-2:])
         return True

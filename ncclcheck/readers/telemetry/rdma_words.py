@@ -36,3 +36,9 @@ def guid(printed: str) -> str:
     """Digits of a GUID; "" where it is zero: drivers of EFA and some VMs have none."""
     digits = printed.lower().removeprefix("0x").replace(":", "")
     return digits if digits.strip("0") else ""
+
+
+def gid(printed: str) -> str:
+    """A GID in lower case; of a link-local one, whose lower half is made of the adapter's address, "fe80::"."""
+    address = printed.lower()
+    return "fe80::" if address.startswith("fe80:") else address

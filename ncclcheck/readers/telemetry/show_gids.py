@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ncclcheck.readers.telemetry.rdma_words import gid
 from ncclcheck.readers.telemetry.reader import Fields, LineReader
 
 
@@ -24,7 +25,7 @@ class ShowGids(LineReader):
         if self._done:
             return False
         name = f"{fields['device']}/{fields['port']}/{fields['index']}"
-        self.tell(line, "gid", name, "address", fields["address"].lower())
+        self.tell(line, "gid", name, "address", gid(fields["address"]))
         self.tell(line, "gid", name, "version", fields["version"])
         for key in ("ipv4", "netdev"):
             if key in fields:
