@@ -3,7 +3,8 @@
 The output or a label before its lines may name it, or a folder or file that bears the name of a machine of the job; and
 what stands beside the log of one machine is that machine's. Else outputs are taken for one machine's where nothing
 speaks against it: in one input, or in inputs of one folder that hold different kinds. Identifiers (UUIDs of GPUs, GUIDs
-of ports) that differ prove that machines do.
+of ports) that differ prove that machines do. Machines without a name, of which no log tells either, are called as their
+input or folder.
 """
 
 from __future__ import annotations
@@ -53,7 +54,31 @@ def places(facts: Printed) -> Mapping[int, Place]:
         for number, same in enumerate(_by_machine(outputs)):
             for output in same:
                 found[output.number] = Place("", path if number == 0 else f"{path}#{number + 1}")
-    return _joined(found, {path: outputs for path, outputs in nameless.items() if len(_by_machine(outputs)) == 1})
+    found = _joined(found, {path: outputs for path, outputs in nameless.items() if len(_by_machine(outputs)) == 1})
+    return _with_names(facts, found)
+
+
+def _with_names(facts: Printed, found: Mapping[int, Place]) -> dict[int, Place]:
+    """Names for places without one: where the log has one machine and the tools tell of one, that; where no log names
+    the job's machines, those of inputs or folders, to tell them apart."""
+    nameless = {place for place in found.values() if not place.machine}
+    names: dict[Place, Place] = {}
+    if len(nameless) == 1 and len(facts.machines) == 1:
+        names = {place: Place(facts.machines[0]) for place in nameless}
+    elif not facts.machines and len({place.where.partition("#")[0] for place in nameless}) > 1:
+        for depth in (1, 2):  # nodes/n7.txt, n7/smi.txt
+            labels = {place: _label(place.where, depth) for place in nameless}
+            if len(set(labels.values())) == len(labels):
+                names = {place: Place(label) for place, label in labels.items()}
+                break
+    return {output: names.get(place, place) for output, place in found.items()}
+
+
+def _label(where: str, depth: int) -> str:
+    """The part of a path so deep from its end: of `out.tar:nodes/n7.log.gz` `n7`, then `nodes`."""
+    name, _, number = where.partition("#")
+    part = ["", *re.split(r"[/!:]", name.rstrip("/"))][-depth]
+    return f"{part.partition('.')[0] or part}{f'#{number}' if number else ''}"
 
 
 def _outputs(facts: Printed) -> list[_Output]:
@@ -75,9 +100,7 @@ def _named(facts: Printed, output: _Output) -> str:
             if name in machines:
                 return machines[name]
     beside = _machines_of_sources(facts).get(output.source, ())
-    if len(beside) == 1:
-        return beside[0]
-    return facts.machines[0] if len(facts.machines) == 1 else ""
+    return beside[0] if len(beside) == 1 else ""
 
 
 @question

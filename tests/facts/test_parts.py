@@ -52,6 +52,17 @@ def test_beside_the_log_of_one_machine() -> None:
     assert places(facts(rows, ["b.log", "a.log"], {0: ["n1", "n2"]})) == {0: Place("", "a.log")}
 
 
+def test_machines_of_which_no_log_tells_are_called_as_their_inputs() -> None:
+    one, other = gpu("gpu0", "model", "X"), gpu("gpu0", "model", "X", output=1, source=1)
+    assert places(facts([one, other], ["nodes/n1.txt", "nodes/n2.txt"])) == {0: Place("n1"), 1: Place("n2")}
+    assert places(facts([one, other], ["n1/q.txt", "n2/q.txt"])) == {0: Place("n1"), 1: Place("n2")}
+    assert places(facts([one], ["n1.txt"])) == {0: Place("", "n1.txt")}
+    assert places(facts([one, other], ["a.txt", "b.txt", "run.log"], {2: ["m1"]})) == {
+        0: Place("", "a.txt"),
+        1: Place("", "b.txt"),
+    }
+
+
 def test_inputs_of_one_folder_are_one_machine_unless_something_speaks_against_it() -> None:
     one, other = gpu("gpu0", "model", "X"), gpu("gpu0", "index", "0", output=1, source=1, kind="other")
     assert len(set(places(facts([one, other], ["d/a", "d/b"])).values())) == 1
