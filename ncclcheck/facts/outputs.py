@@ -65,7 +65,7 @@ def _with_names(facts: Printed, found: Mapping[int, Place]) -> dict[int, Place]:
     names: dict[Place, Place] = {}
     if len(nameless) == 1 and len(facts.machines) == 1:
         names = {place: Place(facts.machines[0]) for place in nameless}
-    elif not facts.machines and len({place.where.partition("#")[0] for place in nameless}) > 1:
+    elif not facts.machines and facts["telemetry"].get_column("source").n_unique() > 1:
         for depth in (1, 2):  # nodes/n7.txt, n7/smi.txt
             labels = {place: _label(place.where, depth) for place in nameless}
             if len(set(labels.values())) == len(labels):
