@@ -64,6 +64,11 @@ def parse_label(text: str) -> Label:
     return sure if text.strip(_QUOTES) else perhaps
 
 
+def is_word(name: str) -> bool:
+    """A word, a number, a part of a program: no name of a machine."""
+    return _NO_HOST.fullmatch(name) is not None
+
+
 def _last_label(text: str) -> re.Match[str] | None:
     for pattern in (*_LABELS, *_AT_START):
         found = pattern.search(text)
@@ -75,7 +80,7 @@ def _last_label(text: str) -> re.Match[str] | None:
 def _label(found: re.Match[str]) -> Label:
     groups = found.groupdict()
     host = groups.get("host")
-    if found.re in _AT_START and host and _NO_HOST.fullmatch(host):
+    if found.re in _AT_START and host and is_word(host):
         host = None
     return Label(groups.get("task"), host)
 

@@ -13,17 +13,13 @@ from ncclcheck.readers.decoding import numbered_lines, plain, text_lines
 from ncclcheck.readers.finding import Piece
 from ncclcheck.readers.labels import parse_label
 from ncclcheck.readers.telemetry.kinds import STARTS, find_start
+from ncclcheck.readers.telemetry.machines import LABEL, SIGNS, find_sign, host_of_label
 from ncclcheck.readers.telemetry.reader import Reader
 
 # Lines of other text that may stand between two lines of one output.
 _PATIENCE = 200
-# Lines above the words that tell what an output is: a prompt, a brace that opens a document.
+# Lines above the words that tell what an output is, as far as a brace that opens a document.
 _REACH = 12
-# What a launcher may put before each line; a tool's own lines that look like it are those of an open output.
-_LABEL = re.compile(r"\[[^\]\s]{1,80}\](?:<std[a-z]+>)?:? ?|[\w.-]{1,80}(?::(?!\d)|(?: +\|)) ?", re.ASCII)
-_MACHINE = re.compile(r"((?:gpu|cuda|device)[\w.-]*\d[\w.-]*): ?", re.I)
-# `user@node1:~$ ibstat`, `[root@node1 ~]# ibstat`
-_PROMPT = re.compile(r"[\w.-]+@([\w.-]+)[: ][^#$]{0,80}[#$] ")
 _RECORD = re.compile(r"NCCL (?:INFO|WARN|TRACE|ABORT) ")
 
 
@@ -49,7 +45,8 @@ class Outputs:
         self._source = -1
         self._outputs = 0
         self._open: dict[str, _Open] = {}
-        self._prompted: str | None = None
+        self._next_line = 0
+        self._announced: str | None = None
         self._brace: list[tuple[int, str]] = []
 
     @property
@@ -62,30 +59,36 @@ class Outputs:
         if piece.source != self._source:
             self.finish()
             self._source = piece.source
+        elif piece.first_line != self._next_line:
+            self._announced = None  # another may be announced where nobody looked
+        self._next_line = piece.first_line + piece.lines
         block = plain(piece.block)
-        # for all lines at once: one by one, the search takes a hundred times as long
-        starts = text_lines(block, pl.col("text").str.contains(STARTS)).get_column("_line").to_list()
+        starts = _lines_with(block, STARTS)
         if not (starts or self._open):
+            self._announced = None
             return
+        signs = _lines_with(block, SIGNS)
         lines = numbered_lines(block, piece.first_line)
         place = 0
-        for start in [*starts, len(lines)]:
-            while place < start and self._open:
+        for stop in [*sorted(starts | signs), len(lines)]:
+            while place < stop and self._open:
                 self._read(*lines[place], begins=False)
                 place += 1
-            if start - _REACH > place:
-                place, self._brace = start - _REACH, []
-            for number, text in lines[place:start]:
+            if stop - _REACH > place:
+                place, self._brace = stop - _REACH, []
+            for number, text in lines[place:stop]:
                 self._remember(number, text)
-            if start < len(lines):
-                self._read(*lines[start], begins=True)
-            place = start + 1
+            if stop in signs:
+                self._heed(lines[stop][1], [text for _, text in lines[max(0, stop - 2) : stop]])
+            if stop < len(lines):
+                self._read(*lines[stop], begins=stop in starts)
+            place = stop + 1
 
     def finish(self) -> None:
         """The input has ended."""
         for label in list(self._open):
             self._close(label)
-        self._prompted, self._brace = None, []
+        self._announced, self._brace = None, []
 
     def _read(self, number: int, text: str, *, begins: bool) -> None:
         """begins: an output may begin in the line."""
@@ -106,7 +109,7 @@ class Outputs:
                 reader.read(*earlier)
             self._brace = []
             if reader.read(number, text[len(label) :]):
-                self._open[label] = _Open(reader, self._host(label))
+                self._open[label] = _Open(reader, host_of_label(label) or self._announced)
                 self.kinds.setdefault(self._source, set()).add(kind.name)
                 return
         if self._open and text.strip():
@@ -123,7 +126,7 @@ class Outputs:
     def _label(self, text: str) -> str:
         """What a launcher may have put before the line. The blank behind it is the tool's own where outputs behind the
         same label have none."""
-        found = _LABEL.match(text)
+        found = LABEL.match(text)
         if found is None:
             return ""
         return found[0].rstrip() if found[0].rstrip() in self._open else found[0]
@@ -131,19 +134,20 @@ class Outputs:
     def _label_before(self, before: str) -> str:
         """The label of an output that begins behind this text; "" where that is the output's own, or a word."""
         label = self._label(before)
-        sure = label.strip() == before.strip() or "|" in label or parse_label(label.rstrip() + " ") != (None, None)
-        return label if sure else ""
+        known = "|" in label or host_of_label(label) or parse_label(label.rstrip() + " ") != (None, None)
+        return label if known or label.strip() == before.strip() else ""
 
-    def _host(self, label: str) -> str | None:
-        """Before a line of a log `gpu-7:` may be a device; before an output of a tool it is a machine."""
-        named = _MACHINE.fullmatch(label)
-        return parse_label(label).host or (named and named[1]) or self._prompted
+    def _heed(self, text: str, above: list[str]) -> None:
+        """A prompt or a heading names the machine of all that follows."""
+        sign = find_sign(text, above)
+        if sign is None:
+            return
+        self._announced = sign.host
+        if sign.ends:
+            self._close("")
 
     def _remember(self, number: int, text: str) -> None:
-        """The host of a prompt, and braces that may open a document."""
-        prompt = _PROMPT.search(text) if "@" in text else None
-        if prompt:
-            self._prompted = prompt[1]
+        """Braces that may open a document."""
         if text.strip() in ("{", "["):
             self._brace = [*self._brace, (number, text)] if len(self._brace) == 1 else [(number, text)]
         elif self._brace:
@@ -175,3 +179,8 @@ class Outputs:
         numbered = {**where, "output": self._outputs}
         self.operations += [{**numbered, **operation} for operation in one.reader.operations]
         self._outputs += max(1, len(numbers))
+
+
+def _lines_with(block: bytes, pattern: str) -> set[int]:
+    """For all lines at once: one by one, the search takes a hundred times as long."""
+    return set(text_lines(block, pl.col("text").str.contains(pattern)).get_column("_line"))

@@ -20,8 +20,18 @@ DOCS = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
 GRAMMARS = ROOT / "grammars" / "telemetry"
 FILES = sorted(file for file in FIXTURES.glob("*/*") if file.is_file())
 EACH = pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
-# What launchers put before each line, and the host that they name by it: pdsh, mpirun, srun, kubectl, docker compose.
-LABELS = {"rack7-n12: ": "rack7-n12", "[1,0]<stdout>:": None, "3: ": None, "[pod/n-0/a] ": "n-0", "rack7-n12 | ": None}
+# What launchers put before each line, and the host that they name by it: pdsh, mpirun, srun, kubectl, docker compose,
+# scripts, Fabric.
+LABELS = {
+    "rack7-n12: ": "rack7-n12",
+    "[1,0]<stdout>:": None,
+    "3: ": None,
+    "[pod/n-0/a] ": "n-0",
+    "rack7-n12 | ": "rack7-n12",
+    "rack7-n12| ": "rack7-n12",
+    "[rack7-n12] ": "rack7-n12",
+    "[rack7-n12] out: ": "rack7-n12",
+}
 NUMBERS = ("99999999999999999999999999", "-1", "1e999", "nan", "0x", "[N/A]", "")
 
 
