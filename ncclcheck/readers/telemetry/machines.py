@@ -32,8 +32,8 @@ _NO_MACHINE = re.compile(
 _GPU_MACHINE = re.compile(r"(?i)gpu[._-]?\d[\w.-]*")
 _EXTENSION = re.compile(r"\.(?:txt|log|out|err|md|json|xml|csv|prom|html?|sh|py|gz|conf|yaml|yml)$")
 
-# `user@node1:~$ ibstat`, `[root@node1 ~]# ibstat`
-_PROMPT = re.compile(r"[\w.-]+@([\w.-]+)[: ][^#$]{0,80}[#$] ")
+# `user@node1:~$ ibstat`, `(venv) [root@node1 ~]# ibstat`, also behind a time; banners name addresses of people.
+_PROMPT = re.compile(r"[>\s\d:.TZ/-]{0,40}(?:\([\w.-]+\) ?)?\[?[\w.-]+@([\w.-]+)[: ][^#$]{0,80}[#$] ")
 _RULE = re.compile(r"-{8,}")
 # Between two rules, dshbak and clush: `node1`, `node[1-4,7],login1 (6)`
 _RULED = re.compile(r"([A-Za-z0-9][\w.,-]*(?:\[[\d,-]+\][\w.,-]*)*)(?: \(\d+\))?", re.ASCII)
@@ -90,7 +90,7 @@ def find_sign(text: str, above: list[str]) -> Sign | None:
     framed = _FRAMED.fullmatch(text)
     if framed:
         return Sign(framed[2], ends=True) if _may_head(framed[2]) else None
-    prompt = _PROMPT.search(text + " ")
+    prompt = _PROMPT.match(text + " ")
     return Sign(prompt[1], ends=False) if prompt else None
 
 

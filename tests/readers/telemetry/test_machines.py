@@ -126,6 +126,7 @@ def test_a_file_that_is_not_called_as_a_machine_is_of_no_one() -> None:
         "mlx5_9 port 1 ==> b9 (Down)",
         "a line with === b9 === in it",
         "---\nb9\n---",
+        "# Questions: help@hpc3.example.org: day and night   #",
     ],
 )
 def test_what_is_no_heading(line: str) -> None:
@@ -139,6 +140,14 @@ def test_one_prompt_stands_for_all_outputs_of_a_script() -> None:
     text = f"root@b7:~# bash collect.sh\n{banner}{banner.join(outputs)}"
     assert hosts(text) == ["b7"] * 5
     assert hosts(f"{text}{banner}[root@b8 ~]# bash collect.sh\n{banner}{PORT}") == ["b7"] * 5 + ["b8"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["root@b8:~# ls", "(venv) [root@b8 ~]$ ls", "ops@b8:/var/log$", "> root@b8:~# ls", "10:22:31 root@b8:~# ls"],
+)
+def test_prompts(prompt: str) -> None:
+    assert hosts(f"=== b7 ===\n{PORT}{prompt}\n{PORT}") == ["b7", "b8"]
 
 
 def test_no_machine_is_believed_past_a_part_that_was_not_read() -> None:
