@@ -24,11 +24,12 @@ _TOLERANCE_GBPS = 0.6  # NCCL prints one decimal
 
 
 class GpuLinks(NamedTuple):
-    """amount: NVLinks of a GPU, or their bandwidth in GB/s as NCCL counts it."""
+    """amount: NVLinks of a GPU, or their bandwidth in GB/s as NCCL counts it. down: links shown as inactive."""
 
     name: str
     amount: float
     evidence: Evidence
+    down: int = 0
 
 
 class LinkedMachine(NamedTuple):
@@ -56,9 +57,9 @@ class LinkedMachine(NamedTuple):
 
 @question
 def linked_machines(facts: Printed) -> tuple[LinkedMachine, ...]:
-    """Machines with NVLink whose GPUs can be compared: two GPUs or more."""
+    """Machines with NVLink whose GPUs can be compared: two GPUs or more, or one that has links that are down."""
     found = [*_from_files(facts), *_from_dumps(facts), *_from_matrices(facts), *_from_tools(facts)]
-    return tuple(machine for machine in found if len(machine.gpus) > 1 and machine.most)
+    return tuple(one for one in found if one.most and (len(one.gpus) > 1 or any(gpu.down for gpu in one.gpus)))
 
 
 def _from_files(facts: Printed) -> Iterator[LinkedMachine]:
@@ -104,9 +105,9 @@ def _from_tools(facts: Printed) -> Iterator[LinkedMachine]:
             states = _states(gpu)
             shown = {link.number for link in states}
             if shown >= numbers or ALL_LINKS in shown:
-                active = sum(not _is_down(link) for link in states)
-                line = next((link for link in states if _is_down(link)), states[0]).values("active")[-1].evidence
-                counted.append(GpuLinks(gpu.name.replace("gpu", "GPU"), active, line))
+                down = [link for link in states if _is_down(link)]
+                line = (down or states)[0].values("active")[-1].evidence
+                counted.append(GpuLinks(gpu.name.replace("gpu", "GPU"), len(states) - len(down), line, len(down)))
         yield LinkedMachine(place.machine, "links", tuple(counted), False, model=model)
 
 

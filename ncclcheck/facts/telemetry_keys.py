@@ -96,6 +96,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "netdev": {
         "rate_gbit": Key("Gb/s"),
         "link": Key("yes or no: a carrier is there"),
+        "bus_id": Key("bus id of its adapter; names change at boot"),
         "carrier_lost": Key("how often the link went away"),
     },
     # counters of a port, of an interface or of a GPU: the name is that of the part, the key is the counter's
@@ -161,6 +162,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "cuda": Key("highest version of CUDA that the driver supports", True),
         "driver_flavour": Key("open or proprietary kernel modules", True),
         "xid": Key("number of an error of the driver, of a GPU that is not named"),
+        "sxid": Key("number of an error of an NVSwitch that is not named, in words whether it is fatal"),
         "driver_mismatch": Key("yes: library and kernel module are of different versions"),
         "hypervisor": Key("name of the hypervisor", True),
         "sockets": Key("number of CPU sockets", True),

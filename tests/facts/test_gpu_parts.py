@@ -79,6 +79,12 @@ def test_links_are_counted_where_all_of_a_gpu_are_shown() -> None:
     assert machine.short[0].evidence.line == 9  # the link that is down
 
 
+def test_one_gpu_alone_counts_where_some_of_its_links_are_down() -> None:
+    assert linked_machines(together(links(0, "++++"))) == linked_machines(together(links(0, "----"))) == ()
+    (machine,) = linked_machines(together(links(0, "++-+")))
+    assert [(gpu.amount, gpu.down) for gpu in machine.gpus] == [(3, 1)]
+
+
 def test_the_last_reading_of_a_link_counts() -> None:
     (machine,) = linked_machines(together(links(0, "+-"), links(1, "++"), links(0, "++")))
     assert machine.short == ()

@@ -129,7 +129,12 @@ class KernelLog(LineReader):
             self._classes.add((self._here, name))
             self._tell(line, "pci", name, "class", what)
 
+    def take_renamed(self, line: int, fields: Fields) -> None:
+        self._tell(line, "netdev", fields["netdev"], "bus_id", bus_id(fields["address"]))
+
     def take_carrier(self, line: int, fields: Fields) -> None:
+        if "address" in fields:
+            self.take_renamed(line, fields)
         netdev, back = fields["netdev"], fields["carrier"].lower() in ("gained carrier", "link up")
         if not back:
             said = self._lost.setdefault((self._here, netdev), Counter())

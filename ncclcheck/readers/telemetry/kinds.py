@@ -89,9 +89,9 @@ KINDS = (
     Kind("lspci-tree", r"-\[(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}(?:-[0-9a-f]{2})?\]-[+-]-", ("lspci_tree", "LspciTree")),
     Kind("kernel-log",
          r"NVRM: (?:Xid \(|GPU at PCI:|API mismatch|loading NVIDIA|GPU [0-9a-f])|SXid \(PCI:"
-         r"|Gb/s available PCIe bandwidth|PCIe Bus Error: severity=|Port module event: |health compromised"
-         r"|Detected insufficient power on the|DMAR: |AMD-Vi: |iommu: Default domain type: |Hypervisor detected: "
-         r"|[Cc]ommand line: BOOT_IMAGE=|(?:nvidia[-_]peermem|nv_peer_mem): |nvidia-peermem nv_"
+         r"|Gb/s available PCIe bandwidth|PCIe Bus Error: severity=|Port module event(?:\[error\])?: "
+         r"|health compromised|Detected insufficient power on the|DMAR: |AMD-Vi: |iommu: Default domain type: "
+         r"|Hypervisor detected: |[Cc]ommand line: BOOT_IMAGE=|(?:nvidia[-_]peermem|nv_peer_mem): |nvidia-peermem nv_"
          r"|: (?:[Ll]ost carrier|Link down|enabling device \()", ("kernel_log", "KernelLog")),
     Kind("cmdline", r"BOOT_IMAGE=\S+ .*(?:root|ro|quiet|iommu)", ("cmdline", "Cmdline")),
     Kind("lsmod", r"Module +Size +Used by|(?:nvidia|nv_peer|gdrdrv|ib_|mlx5_)\w* +[0-9]{4,12} +[0-9]",

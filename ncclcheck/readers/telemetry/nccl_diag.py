@@ -51,6 +51,11 @@ class NcclDiag(LineReader):
         self._say(line, fields, f"Xid {fields['xid']} on host {fields['host']}")
         self.tell(line, "host", "", "xid", fields["xid"], float(fields["xid"]), host=fields["host"])
 
+    def take_sxid(self, line: int, fields: Fields) -> None:
+        fatality = fields["fatality"].lower()
+        self._say(line, fields, f"SXid {fields['xid']} on host {fields['host']} ({fatality})")
+        self.tell(line, "host", "", "sxid", fatality, float(fields["xid"]), host=fields["host"])
+
     def take_p2p(self, line: int, fields: Fields) -> None:
         self._say(line, fields, f"p2p: {fields['direction']} mismatch {fields['text'].strip()}")
 

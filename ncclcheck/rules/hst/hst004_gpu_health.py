@@ -9,9 +9,11 @@ sentences that `nvidia-smi` prints when it fails, DCGM, and Xids in the kernel's
   loaded; remapping of a row failed; a recovery action is asked for (reset, reboot, drain); the GPU is lost; Xid 48, 64,
   74, 79, 94, 95, 119 or 120; a test of DCGM fails, and not for settings alone; the driver's library and kernel module
   are of different versions.
-- **warning**: a row or page waits for a reset to be replaced; Xid 63, which says the same.
+- **warning**: a row or page waits for a reset to be replaced; Xid 63, which says the same; Xid 140, an ECC error that
+  was not recovered from; Xid 143 to 150, NVLink 5 and its fabric (Blackwell).
 - **information**: a busy GPU runs at its power limit or is slowed down by software for heat; corrected ECC errors;
-  Xid 13, 31, 43 and 45, which mostly are errors of the program.
+  Xid 13, 31, 43 and 45, which mostly are errors of the program; Xid 92, many corrected errors; Xid 154, the recovery
+  action changed, which `nvidia-smi -q` names; any other Xid, by its number.
 
 One finding for each kind of fault, however many GPUs and machines show it, with the ranks that run on them where a log
 is there as well.
@@ -36,8 +38,8 @@ this kind.
 
 - Heat: fans, airflow, inlet temperature, cold plates. Power brake: the power supplies signal an overload.
 - Uncorrected errors, Xid 48, 94, 95: drain and reset; with `remap failed` or Xid 64 replace the GPU.
-- Xid 79 or `GPU is lost`: reboot; when it comes back, PCIe, power or the GPU. Xid 74: NVLink (NVL002). Xid 119, 120:
-  firmware of the GPU; a reset, then a newer driver.
+- Xid 79 or `GPU is lost`: reboot; when it comes back, PCIe, power or the GPU. Xid 74, 143 to 150: NVLink (NVL002). Xid
+  119, 120: firmware of the GPU; a reset, then a newer driver.
 - Mismatch: the driver was updated under a running kernel; reload its modules or reboot.
 
 ## When it is not a problem
@@ -79,14 +81,18 @@ _LATER = "nothing is lost before the next error there"
 
 _XIDS = {
     13: "an exception of a kernel", 31: "a memory fault of a kernel", 43: "a kernel was stopped",
-    45: "work was cleaned up after another error", 48: "an uncorrectable memory error", 74: "an NVLink error",
-    79: "the GPU has fallen off the bus",
+    45: "work was cleaned up after another error", 48: "an uncorrectable memory error",
+    63: "a row of memory waits for a reset to be replaced", 64: "a broken row of memory could not be replaced",
+    74: "an NVLink error", 79: "the GPU has fallen off the bus", 92: "many corrected memory errors",
     94: "a contained memory error", 95: "an uncontained memory error", 119: "the GPU's firmware does not answer",
-    120: "an error of the GPU's firmware",
+    120: "an error of the GPU's firmware", 140: "an ECC error that was not recovered from",
+    **dict.fromkeys(range(143, 151), "an error of NVLink or its fabric"), 154: "the recovery action changed",
 }  # fmt: skip
-_FATAL_XIDS = (48, 74, 94, 95, 119, 120)
-_FATAL_TEXTS = frozenset(map(str, (79, *_FATAL_XIDS)))
+_FATAL_XIDS = (48, 64, 74, 79, 94, 95, 119, 120)
+_WARNING_XIDS = (63, 140, *range(143, 151))
 _XIDS_OF_PROGRAMS = (13, 31, 43, 45)
+# Said with the states of the same meaning.
+_XIDS_OF_ROWS = (63, 64)
 
 
 class _Fault(NamedTuple):
@@ -131,16 +137,28 @@ def _diagnosis(gpu: Gpu) -> Value | None:
 _FIX_LOST = "dmesg -T | grep -i xid; reboot the machine; lost again: PCIe, power or the GPU itself"
 _RESET = "drain the machine, reset all GPUs of the board (nvidia-smi -r, else reboot), then dcgmi diag -r 3"
 
+
+def _xid_fault(number: int) -> _Fault:
+    """What an Xid means: every one is told, though not every one stops a job."""
+    says = f"Xid {number}, {_XIDS.get(number, 'not known to stop a job by itself')}"
+    if number in _FATAL_XIDS:
+        fix = _FIX_LOST if number == 79 else f"dmesg -T | grep -i xid; {_RESET}"
+        return _Fault(Severity.ERROR, _xid(number), says, fix)
+    if number in _WARNING_XIDS:
+        fix = f"nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi nvlink -e; where errors are counted, {_RESET}"
+        return _Fault(Severity.WARNING, _xid(number), says, fix, "whether work was lost is not said")
+    if number in _XIDS_OF_PROGRAMS:
+        fix = "dmesg -T | grep -i xid names the process: mostly an error of the program, or what follows another"
+        return _Fault(Severity.INFO, _xid(number), says, fix, "the program decides what it loses")
+    fix = (
+        "nvidia-smi -q tells the GPU's state (ECC errors, recovery action); dmesg -T | grep -i xid, what came before it"
+    )
+    return _Fault(Severity.INFO, _xid(number), says, fix, "it is not known to stop a job or to slow it")
+
+
 _FAULTS = (
     _Fault(
-        Severity.ERROR, _xid(79), "Xid 79, the GPU has fallen off the bus", _FIX_LOST,
-    ),
-    _Fault(
         Severity.ERROR, _lost, "lost, the driver gets no answer", _FIX_LOST,
-    ),
-    *(
-        _Fault(Severity.ERROR, _xid(number), f"Xid {number}, {_XIDS[number]}", f"dmesg -T | grep -i xid; {_RESET}")
-        for number in _FATAL_XIDS
     ),
     _Fault(
         Severity.ERROR, _state("hw_thermal_slowdown"), "HW Thermal Slowdown, clocks are cut for heat",
@@ -188,14 +206,6 @@ _FAULTS = (
         Severity.INFO, _count("ecc_corrected"), "corrected ECC errors since the driver was loaded: {}",
         "nothing to do while they do not grow quickly (nvidia-smi -q -d ECC)", _HARMLESS,
     ),
-    *(
-        _Fault(
-            Severity.INFO, _xid(number), f"Xid {number}, {_XIDS[number]}",
-            "dmesg -T | grep -i xid names the process: mostly an error of the program, or what follows another",
-            "the program decides what it loses",
-        )
-        for number in _XIDS_OF_PROGRAMS
-    ),
 )  # fmt: skip
 
 
@@ -215,10 +225,11 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             tuple(one.evidence for one in mismatches)[:4],
             **stopped(estimator),
         )
-    unnamed = [state for state in host_states(facts, "xid") if state.text in _FATAL_TEXTS]
-    for number in dict.fromkeys(state.text for state in unnamed):
-        yield _on_some_gpu(number, [state for state in unnamed if state.text == number], estimator)
-    for fault in _FAULTS:
+    unnamed = host_states(facts, "xid")
+    for text in dict.fromkeys(state.text for state in unnamed):
+        yield _on_some_gpu(_xid_fault(int(text)), [state for state in unnamed if state.text == text], estimator)
+    numbers = {int(value.number) for gpu in known for value in gpu.part.values("xid") if value.number}
+    for fault in (*_FAULTS, *map(_xid_fault, sorted(numbers.difference(_XIDS_OF_ROWS)))):
         seen = [(gpu, value) for gpu in known if (value := fault.sees(gpu))]
         if seen:
             yield _finding(fault, seen, facts, estimator)
@@ -232,10 +243,9 @@ def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], facts: Facts, estimat
     ranks = [rank for gpu in them if (rank := used_gpus(facts).get((gpu.machine, gpu.name))) is not None]
     used_by = f" ({ranks_in_words(ranks)} of the job)" if ranks else ""
     most = "up to " if "{}" in fault.says and worst.number and len(seen) > 1 else ""
-    numbers: Numbers = no_number(fault.costs) if fault.costs else stopped(estimator)
     return RULE.finding(
         fault.severity,
-        Confidence.HIGH if fault.severity is not Severity.INFO else Confidence.MEDIUM,
+        _confidence(fault),
         f"{gpus.together(them)}{used_by}: {fault.says.format(most + worst.text)}",
         fault.fix,
         {
@@ -244,21 +254,29 @@ def _finding(fault: _Fault, seen: list[tuple[Gpu, Value]], facts: Facts, estimat
             **({"ranks": folded(ranks)} if ranks else {}),
         },
         tuple(value.evidence for _, value in seen)[:4],
-        **numbers,
+        **_numbers(fault, estimator),
     )
 
 
-def _on_some_gpu(number: str, seen: list[HostState], estimator: Estimator) -> Finding:
+def _confidence(fault: _Fault) -> Confidence:
+    return Confidence.MEDIUM if fault.severity is Severity.INFO else Confidence.HIGH
+
+
+def _numbers(fault: _Fault, estimator: Estimator) -> Numbers:
+    return no_number(fault.costs) if fault.costs else stopped(estimator)
+
+
+def _on_some_gpu(fault: _Fault, seen: list[HostState], estimator: Estimator) -> Finding:
     """NCCL's own diagnostics name the machine alone."""
     hosts = machine_names(seen)
     return RULE.finding(
-        Severity.ERROR,
-        Confidence.HIGH,
-        f"A GPU of {place(hosts, 'a machine')}: Xid {number}, {_XIDS[int(number)]}",
-        f"dmesg -T | grep -i xid names the GPU; {_RESET}",
+        fault.severity,
+        _confidence(fault),
+        f"A GPU of {place(hosts, 'a machine')}: {fault.says}",
+        f"dmesg -T | grep -i xid names the GPU; {fault.fix.removeprefix('dmesg -T | grep -i xid; ')}",
         {"hosts": hosts},
         tuple(state.evidence for state in seen)[:4],
-        **stopped(estimator),
+        **_numbers(fault, estimator),
     )
 
 

@@ -22,6 +22,9 @@ States of ports as `ibstat`, `ibstatus`, `ibv_devinfo`, `rdma link` and `/sys/cl
 | a rail that is not active: it carries traffic, `NCCL_IB_HCA` names it, or a matrix shows it near a GPU | error |
 | one of 4, 8 or 16 ports of one adapter type and link layer that is not active, and not switched off | warning |
 
+A cable error that the kernel reports of the adapter (`Port module event`) is named with the port, where the kernel
+names the port's interface, too.
+
 Losses of carrier in the logs of a machine (`ibp41s0: Lost carrier`, `Link down` of the kernel), where the interface is
 IPoIB or that of a rail: three or more, or one without return, are a warning, unless all of the machine's did alike.
 So is a rail's `link_downed` that rose between two readings of `/sys/class/infiniband`.
@@ -76,6 +79,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
+from ncclcheck.facts.cables import cable_errors
 from ncclcheck.facts.carriers import Carrier, carriers, flapping
 from ncclcheck.facts.facts import evidence_of, machine_names
 from ncclcheck.facts.odd_ports import Odd, down_ports
@@ -141,15 +145,21 @@ def _down_finding(facts: Facts, estimator: Estimator, odds: Sequence[Odd]) -> Fi
         if first.rail
         else f"most of its siblings ({first.adapter}) are active"
     )
+    errors = cable_errors(facts)
+    cables = [error for port in down if (error := errors.get((port.place, port.netdev)))]
+    cable = f"; the kernel says of the cable: {cables[0].text}" if cables else ""
     idle = facts.crossing.answer is Answer.NO
     return RULE.finding(
         Severity.INFO if idle else Severity.ERROR if sure else Severity.WARNING,
         Confidence.HIGH if sure else Confidence.MEDIUM,
         f"{'Port' if len(down) == 1 else 'Ports'} {listed(devices)} of {place(machines, 'a machine')}"
-        f" {'is' if len(down) == 1 else 'are'} not active: {state}; {why}",
+        f" {'is' if len(down) == 1 else 'are'} not active: {state}; {why}{cable}",
         _FIX_NO_MANAGER if first.state == "init" else _fix("down", devices),
         {"hosts": machines, "devices": devices},
-        tuple(line for port in down for line in port.evidence("state", "physical"))[:4],
+        (
+            *(error.evidence for error in cables[:2]),
+            *(line for port in down for line in port.evidence("state", "physical")),
+        )[:4],
         **(no_number("the job does not use it") if idle else _without(estimator, odds[0])),
     )
 

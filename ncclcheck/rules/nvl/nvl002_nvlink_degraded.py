@@ -10,8 +10,9 @@ The number of NVLinks per GPU, compared inside a machine and with the GPU model.
   The number is links times what NCCL counts for one: 20 on V100 and A100, 20.6 on Hopper, 40.1 on Blackwell (GB/s);
 - `nvidia-smi topo -m`: `NV16` in one row where all others bond with `NV18`; a GPU whose row is PIX, NODE or SYS while
   all others are joined by NVLink has lost all of them, and the tool prints no error for it;
-- `nvidia-smi nvlink -s`: links that are active, or a GPU whose links are all inactive; `nvidia-smi nvlink -e`:
-  recoveries that failed (NVLink 5), and replays and recoveries that rise between two outputs;
+- `nvidia-smi nvlink -s`: links that are active, against siblings, and where some links of a GPU are active and others
+  print `<inactive>`, against the model; a GPU whose links are all inactive; `nvidia-smi nvlink -e`: recoveries that
+  failed (NVLink 5), and replays and recoveries that rise between two outputs;
 - NCCL's warning `P2P is disabled between NVLINK connected GPUs`, with which it gives up.
 
 An error. Against siblings the confidence is high; against the model alone it is medium, because boards and partitions
@@ -60,7 +61,15 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
-from ncclcheck.facts.nvlinks import DarkGpus, LinkedMachine, LinkErrors, dark_gpus, link_errors, linked_machines
+from ncclcheck.facts.nvlinks import (
+    DarkGpus,
+    GpuLinks,
+    LinkedMachine,
+    LinkErrors,
+    dark_gpus,
+    link_errors,
+    linked_machines,
+)
 from ncclcheck.rules import gpus
 from ncclcheck.rules.common import Numbers, compared, counted, listed, no_number, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
@@ -97,6 +106,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         mine = [machine for machine in machines if machine.unit == unit]
         yield from _short_of_siblings([machine for machine in mine if machine.short], estimator)
         yield from _short_of_model([machine for machine in mine if not machine.short], facts, estimator)
+    yield from _down_on_all([machine for machine in machines if machine.model and not machine.short], estimator)
     errors, dark = link_errors(facts), [gpus for gpus in dark_gpus(facts) if _on_a_board(gpus.model, estimator)]
     yield from _losing(errors)
     yield from _dark(dark, estimator)
@@ -156,7 +166,7 @@ def _short_of_siblings(machines: Sequence[LinkedMachine], estimator: Estimator) 
     short = [(machine, gpu) for machine in machines for gpu in machine.short]
     worst, odd = min(short, key=lambda pair: pair[1].amount / pair[0].most)
     rest = len(worst.gpus) - len(worst.short)
-    who = odd.name if odd.name.startswith("GPU") else f"GPU {odd.name}"
+    who = _label(odd)
     where = f" of {worst.machine}" if worst.machine else ""
     has = _amount(odd.amount, worst.unit) if odd.amount else "no NVLink"
     others = f"the other {rest} have" if rest > 1 else "its sibling has"
@@ -194,6 +204,41 @@ def _short_of_model(machines: Sequence[LinkedMachine], facts: Facts, estimator: 
             _numbers(machine, machine.most, min(known), estimator),
         )
         return  # one finding: others of the same model tell the same
+
+
+def _down_on_all(machines: Sequence[LinkedMachine], estimator: Estimator) -> Iterator[Finding]:
+    """GPUs of a machine that are alike, with links that are down: fewer are left than their model is built with."""
+    table = estimator.hardware
+    built = {one.model: min(table.gpus[name].nvlinks for name in table.classes_of_name(one.model)) for one in machines}
+    short = [one for one in machines if _lack(one, built[one.model])]
+    if not short:
+        return
+    worst = min(short, key=lambda one: one.most)
+    who = f"All {len(worst.gpus)} GPUs" if worst.gpus[1:] else _label(worst.gpus[0])
+    where = f" of {worst.machine}" if worst.machine else ""
+    message = (
+        f"{who}{where} {'have' if worst.gpus[1:] else 'has'} {worst.most:g} active NVLinks, the others are inactive;"
+    )
+    message += f" {worst.model} is built with {built[worst.model]}"
+    if short[1:]:
+        message += f"; {counted(len(short) - 1, 'other machine')} like that"
+    yield _finding(
+        message,
+        machine_names(short),
+        tuple(gpu.name for one in short for gpu in one.gpus)[:8],
+        tuple(gpu.evidence for one in short for gpu in one.gpus)[:4],
+        Confidence.MEDIUM,
+        _numbers(worst, worst.most, built[worst.model], estimator),
+    )
+
+
+def _lack(machine: LinkedMachine, built: int) -> bool:
+    """All links that the model is built with are shown of each GPU, and some of them are down: a list may be cut."""
+    return machine.most < built and all(gpu.amount + gpu.down >= built for gpu in machine.gpus)
+
+
+def _label(gpu: GpuLinks) -> str:
+    return gpu.name if gpu.name.startswith("GPU") else f"GPU {gpu.name}"
 
 
 def _design(machine: LinkedMachine, name: str, links: int, estimator: Estimator) -> Iterator[float]:

@@ -16,6 +16,8 @@ healthMask 0xaa`) and, where NVLink joins machines (MNNVL, as in NVL72 racks), w
 - A divided domain: one UUID and several cliques in a communicator, or `nvlDomainSize` above `cliqueSize` (2.30.3).
 - `nvidia-smi -q` (text, XML, CSV): a fabric state other than Completed, a status other than Success, a health that
   names a fault; and what the fabric manager's log says of its failure.
+- A fatal error of an NVSwitch (SXid) in the kernel's log, the fabric manager's or NCCL's own diagnostics. Medium
+  confidence: logs reach further back than the job, and a reset may have mended it.
 
 ## Why it costs
 
@@ -34,6 +36,7 @@ four 400 Gb/s rails about 190. A failed IMEX check or ranks that disagree stop t
     nvidia-imex-ctl -N                                # all nodes of the domain must be READY and see each other
     ls /dev/nvidia-caps-imex-channels                 # channel0, in the container too
     nvidia-smi nvlink -s                              # links down explain a degraded mask
+    dmesg -T | grep -i sxid                           # errors of NVSwitches; a fatal one asks for a reset
 
 Drain a tray whose state or mask differs from its neighbours, then reset its GPUs. In Kubernetes the pods of a job need
 one ComputeDomain (DRA driver), or the IMEX channel as a device. `NCCL_MNNVL_ENABLE=0` lets the job run over the network
@@ -43,8 +46,8 @@ meanwhile. A divided domain is set on the switches (partitions of NMX): give the
 
 `cliqueSize` that differs between racks; a UUID of zero with state 3, which is every HGX machine; a state of N/A, which
 is every GPU without NVSwitch and A100; masks such as 0xaa, 0x1aa, 0x80 and 0x0, whose answers are all "no" or "not
-supported". No such line is normal for GPUs without NVSwitch. With `NCCL_MNNVL_CLIQUE_ID` set the division is asked for:
-information.
+supported". No such line is normal for GPUs without NVSwitch. SXids that are not fatal. With `NCCL_MNNVL_CLIQUE_ID` set
+the division is asked for: information.
 
 ## References
 
@@ -72,6 +75,7 @@ from ncclcheck.facts.fabric import (
 from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.gpu_parts import Gpu, gpu_parts
 from ncclcheck.facts.host_parts import host_states
+from ncclcheck.facts.switch_errors import fatal_switch_errors
 from ncclcheck.rules import gpus
 from ncclcheck.rules.common import counted, listed, no_number, place, stopped
 from ncclcheck.rules.mnnvl import over_the_network
@@ -109,7 +113,14 @@ _IMEX = (
     "nvidia-imex-ctl -N must show all nodes READY; ls /dev/nvidia-caps-imex-channels in the container (Kubernetes: one"
     " ComputeDomain for the job); NCCL_MNNVL_ENABLE=0 runs the job over the network meanwhile"
 )
-_NEEDS = "the lines 'MNNVL busId ... state ...' (NCCL 2.20.3+, NCCL_DEBUG=INFO with INIT) or `nvidia-smi -q`"
+_FIX_SWITCH = (
+    "dmesg -T | grep -i sxid; drain the machine and reset all its GPUs with their NVSwitches (nvidia-smi -r), else"
+    " reboot; an error that comes back is hardware: switch, baseboard or the GPU at the named link"
+)
+_NEEDS = (
+    "the lines 'MNNVL busId ... state ...' (NCCL 2.20.3+, NCCL_DEBUG=INFO with INIT) or `nvidia-smi -q`; for errors of"
+    " NVSwitches `dmesg -T | grep -i sxid` and the fabric manager's log"
+)
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -123,6 +134,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
     told = gpu_parts(facts)
     if not found:  # NCCL's lines say the same of the same GPUs
         found = [*_tools_not_ready(told, facts, estimator), *_tools_unhealthy(told), *_manager(facts, estimator)]
+    found += _switches(facts, estimator)
     yield from found
     shown = fabric_states(facts) or any(gpu.knows(("fabric_state",)) for gpu in told)
     if not (found or shown or facts.is_rccl or _cuda_works(facts)):
@@ -243,6 +255,25 @@ def _manager(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
             tuple(one.evidence for one in said)[:4],
             over_the_network(facts, estimator),
         )
+
+
+def _switches(facts: Facts, estimator: Estimator) -> Iterator[Finding]:
+    """Fatal errors of NVSwitches: what runs on their GPUs ends."""
+    errors = fatal_switch_errors(facts)
+    if not errors:
+        return
+    first, hosts = errors[0], machine_names(errors)
+    switch = f"NVSwitch {first.switch}" if first.switch else "An NVSwitch"
+    others = f"; {counted(len(errors) - 1, 'other fatal SXid')}" if errors[1:] else ""
+    yield _finding(
+        Severity.ERROR,
+        Confidence.MEDIUM,
+        f"{switch}{f' of {first.machine}' if first.machine else ''} reports SXid {first.number} (fatal){others}",
+        _FIX_SWITCH,
+        hosts,
+        tuple(error.evidence for error in errors)[:4],
+        stopped(estimator),
+    )
 
 
 def _not_working(facts: Facts, estimator: Estimator) -> Iterator[Finding]:

@@ -27,8 +27,9 @@ def test_ranks_and_hosts_with_faults() -> None:
         ("rank", f"{COMM}/3", "ecc_uncorrected", "yes"),
         ("rank", f"{COMM}/3", "nvlinks_inactive", "yes"),
         ("host", "", "xid", "94"),
+        ("host", "", "sxid", "fatal"),
     }
-    assert [row["host"] for row in rows if row["key"] == "xid"] == ["fir-03.lab"]
+    assert [row["host"] for row in rows if row["key"] in ("xid", "sxid")] == ["fir-03.lab"] * 2
     texts = [row["text"] for row in rows if row["key"] == "diagnosis"]
     assert "info NCCL environment: NCCL_IB_HCA=(unset) on ranks {3}" in texts
     assert any(text.startswith("info SXid 20034") for text in texts)
