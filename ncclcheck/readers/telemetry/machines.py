@@ -13,8 +13,8 @@ _HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 LABEL = re.compile(
     r"\[(?!\d+\.\d+\])[^\]\s]{1,80}\](?:<std[a-z]+>)?(?: (?:out|err):|:)? ?|[\w.-]{1,80}(?::(?!\d)| *\|) ?", re.ASCII
 )
-# `[node1] `, Fabric's `[root@node1:22] out: `, `node1| `
-_NAMING_LABEL = re.compile(rf"\[(?:[\w.-]+@)?({_HOST})(?::\d+)?\](?: (?:out|err):)? ?|({_HOST}) *\| ?")
+# `[node1] `, Fabric's `[root@node1:22] out: `, `node1| `; before ` | ` Docker Compose names a container.
+_NAMING_LABEL = re.compile(rf"\[(?:[\w.-]+@)?({_HOST})(?::\d+)?\](?: (?:out|err):)? ?|({_HOST})\| ?")
 _GPU_LABEL = re.compile(r"((?:gpu|cuda|device)[\w.-]*\d[\w.-]*): ?", re.I)
 
 # Beside machines such places name versions and dates, devices, tools and other software, steps of a script.

@@ -31,6 +31,7 @@ def labelled(label: str, text: str) -> str:
         ("tor3-b7| ", "tor3-b7"),
         ("[10.9.8.7] ", "10.9.8.7"),
         ("[gpu-07] ", "gpu-07"),
+        ("trainer-1  | ", None),
         ("[stderr] ", None),
         ("[rank0] ", None),
         ("[0] ", None),

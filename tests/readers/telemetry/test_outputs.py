@@ -27,7 +27,7 @@ LABELS = {
     "[1,0]<stdout>:": None,
     "3: ": None,
     "[pod/n-0/a] ": "n-0",
-    "rack7-n12 | ": "rack7-n12",
+    "rack7-n12 | ": None,
     "rack7-n12| ": "rack7-n12",
     "[rack7-n12] ": "rack7-n12",
     "[rack7-n12] out: ": "rack7-n12",
