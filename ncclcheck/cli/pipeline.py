@@ -29,6 +29,10 @@ LOOKED_FOR = (
 
 JUDGED_TOGETHER = "the inputs hold {} jobs and are judged as one: check them one by one if they differ"
 
+STRANGERS = (
+    "outputs of {}: the job's log names {}; what must be known of the job's own machines is not taken from there"
+)
+
 # Characters of a line that are quoted as evidence.
 MAX_EVIDENCE = 400
 
@@ -162,9 +166,10 @@ def run_check(
     remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]
     if expansion.skipped:
         remarks.append(f"skipped in directories and archives: {expansion.skipped} (hidden, binary, or no regular file)")
+    others = [STRANGERS.format(_some(facts.strangers), _some(facts.machines))] if facts.strangers else []
     together = [JUDGED_TOGETHER.format(facts.jobs)] if facts.jobs > 1 else []
     left_out = unused(expansion.sources, reading)
-    complaints = (*registry.problems, *notes(expansion.sources), *left_out, *together, *trouble)
+    complaints = (*registry.problems, *notes(expansion.sources), *left_out, *together, *others, *trouble)
     return Checked(report, complaints, tuple(remarks), bool(trouble))
 
 
@@ -180,6 +185,10 @@ def quoter(evidence: Iterable[Evidence], sources: Sequence[Source]) -> Callable[
         return one._replace(text=_ENVIRONMENT.sub(r"\1 ...", text)[:MAX_EVIDENCE])
 
     return quote
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:

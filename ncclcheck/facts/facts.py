@@ -21,6 +21,7 @@ from ncclcheck.facts.evidence import Evidence
 from ncclcheck.facts.measured import Measured
 from ncclcheck.facts.measurements import plateaus
 from ncclcheck.facts.nearness import Nearness, nearness
+from ncclcheck.facts.outputs import strangers
 from ncclcheck.facts.parts import Contradiction, contradictions
 from ncclcheck.facts.picture import JobPicture
 from ncclcheck.facts.presence import Absent, Visibility
@@ -155,6 +156,11 @@ class Facts(Traffic):
     def nearness(self) -> tuple[Nearness, ...]:
         """NICs and NVLinks of GPUs, table by table."""
         return nearness(self)
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """Machines that outputs of tools name and the job's log does not."""
+        return strangers(self)
 
     @property
     def contradictions(self) -> tuple[Contradiction, ...]:

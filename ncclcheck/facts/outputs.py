@@ -58,6 +58,13 @@ def places(facts: Printed) -> Mapping[int, Place]:
     return _with_names(facts, found)
 
 
+@question
+def strangers(facts: Printed) -> tuple[str, ...]:
+    """Machines that outputs name and the job's log does not; empty without a log."""
+    named = {place.machine for place in places(facts).values() if place.machine}
+    return tuple(sorted(named - set(facts.machines))) if facts.machines else ()
+
+
 def _with_names(facts: Printed, found: Mapping[int, Place]) -> dict[int, Place]:
     """Names for places without one: where the log has one machine and the tools tell of one, that; where no log names
     the job's machines, those of inputs or folders, to tell them apart."""

@@ -137,8 +137,13 @@ class Printed:
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
-        """The `nvidia-smi topo` matrices of the input."""
-        return matrices(self.tables, self.paths)
+        """The `nvidia-smi topo` matrices of the input. One without NVLinks, of GPUs whose links work by another tool,
+        is made by `topo -mp`, which leaves them out."""
+        found = matrices(self.tables, self.paths)
+        works = (pl.col("thing") == "nvlink") & (pl.col("key") == "active") & (pl.col("text") == "yes")
+        if not self["telemetry"].select(works.any()).item():
+            return found
+        return tuple(one._replace(nvlink_hidden=one.nvlink_hidden or not one.links) for one in found)
 
     def evidence(self, source: int, line: int) -> Evidence:
         """A line of an input; its text is filled in when the report is made."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ncclcheck.readers.telemetry.kinds import STARTS
+from ncclcheck.readers.telemetry.kinds import WORDS
 
 # The name of a variable and what may follow it in a place that sets it; NCCL's own `NCCL_X set by environment` is none.
 _FOLLOWS = rb"[A-Z0-9_]*(?:[\"']?[\])]?\s*[=:,]|[ \t]+(?!set |from |is |environment )\S|[\"']?[ \t]*\r?(?:\n|$))"
@@ -19,7 +19,7 @@ FOLDED = "x across cluster]"
 OTHER_KINDS = (
     r"(?:NCCL|UCX|FI)_[A-Z]|CUDA_LAUNCH_BLOCKING|GPU[0-9]|GPU [0-9]+: |#\s+Rank\s+[0-9]"
     r"|<(?:system|graphs|(?:cpu|pci|gpu|graph) )|nvidia-smi"
-    rf"|{STARTS}"
+    rf"|{WORDS}"
     r"|algbw|nThread [0-9]| (?:float|half|bfloat16|double|u?int(?:8|32|64)|f8e[45]m[23])  |\"alg_bw\"|\"minimum_bytes\""
 )
 

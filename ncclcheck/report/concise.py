@@ -16,7 +16,8 @@ def render(report: Report, style: Style) -> str:
         lines = [
             f"{_place(finding, report)}: {clean(f'{finding.code} {finding.message}')}" for finding in report.findings
         ]
-    needs = "; ".join(f"{clean(need)} ({', '.join(codes)})" for need, codes in open_questions(report).items())
+    questions = open_questions(report) if style.verbose else {}
+    needs = "; ".join(f"{clean(need)} ({', '.join(codes)})" for need, codes in questions.items())
     lines.append(summary(report) + (f": {needs}" if needs else ""))
     return without_line_commands("\n".join(lines) + "\n")
 

@@ -54,6 +54,12 @@ def no_number(because: str) -> Numbers:
     return Numbers(estimate=None, cost=None, no_estimate_because=because)
 
 
+def of_a_job(facts: Facts) -> dict[str, object]:
+    """What to put on a job for the price of a part that serves the network: nothing, or a second node where the input
+    tells of machines alone."""
+    return {} if facts.communicators or facts.edges else {"nodes": 2, "network": "rdma"}
+
+
 def felt(numbers: Numbers, because: str) -> Numbers:
     """The same, or `because` where the model sees another limit bind on both sides."""
     estimate = numbers["estimate"]

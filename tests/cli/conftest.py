@@ -26,7 +26,7 @@ class FakeFacts:
         return JobPicture("NCCL", "2.21.5", "", "", 0, 0, None, (), (), (), ())
 
     jobs = 1
-    measured = nearness = contradictions = ()
+    measured = nearness = contradictions = strangers = ()
 
     def failures(self) -> tuple[()]:
         return ()

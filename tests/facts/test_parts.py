@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ncclcheck.facts.outputs import Place, places
+from ncclcheck.facts.outputs import Place, places, strangers
 from ncclcheck.facts.parts import contradictions, of_job, of_kind, rise
 from ncclcheck.facts.printed import Printed
 from ncclcheck.facts.schema import conform
@@ -118,3 +118,9 @@ def test_parts_of_other_machines_are_none_of_the_jobs() -> None:
     rows = [gpu("gpu0", "model", "X", host=host, output=at) for at, host in enumerate(("n1", "spare"))]
     assert [part.machine for part in of_job(facts(rows, ["a"], {0: ["n1"]}), "gpu")] == ["n1"]
     assert len(of_job(facts(rows, ["a"]), "gpu")) == 2
+
+
+def test_machines_that_no_log_names_are_strangers() -> None:
+    rows = [gpu("gpu0", "model", "X", host="n9"), gpu("gpu0", "model", "X", output=1, host="n7")]
+    assert strangers(facts(rows, ["a"], {0: ["n7", "n8"]})) == ("n9",)
+    assert strangers(facts(rows, ["a"])) == ()

@@ -86,7 +86,16 @@ def test_concise() -> None:
         "run.log:12: NET001 All traffic between the 64 machines goes over TCP sockets, because NCCL found no"
         " InfiniBand device.\n"
         "run.log: RUN007 Rank 3 never arrived.\n"
-        "6 rules: 3 fail (2 error, 1 warning), 1 pass, 2 not evaluated:"
-        " rerun with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH (TOP001); lspci -vvv of one machine (VRT001)\n"
+        "6 rules: 3 fail (2 error, 1 warning), 1 pass, 2 not evaluated\n"
     )
-    assert render("concise", EMPTY, Style()) == "1 rule: 0 fail, 0 pass, 1 not evaluated: an NCCL log (NET001)\n"
+    assert render("concise", EMPTY, Style()) == "1 rule: 0 fail, 0 pass, 1 not evaluated\n"
+
+
+def test_verbose_concise_says_what_rules_need() -> None:
+    *_, last = render("concise", REPORT, Style(verbose=True)).splitlines()
+    assert last == (
+        "6 rules: 3 fail (2 error, 1 warning), 1 pass, 2 not evaluated:"
+        " rerun with NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH (TOP001); lspci -vvv of one machine (VRT001)"
+    )
+    *_, last = render("concise", EMPTY, Style(verbose=True)).splitlines()
+    assert last == "1 rule: 0 fail, 0 pass, 1 not evaluated: an NCCL log (NET001)"

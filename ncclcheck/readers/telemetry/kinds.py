@@ -122,8 +122,39 @@ KINDS = (
     Kind("dcgm-diag", r'"DCGM (?:GPU )?Diagnostic"', ("dcgm_diag", "DcgmDiag"), brace=True),
 )  # fmt: skip
 
-# For Polars: is there anything to read here?
+# For Polars: does an output begin in a line? Too many patterns to search every line of a log for them: a line that is
+# worth it holds one of the words.
 STARTS = "|".join(kind.starts for kind in KINDS)
+
+# Every start holds one of these, as it stands here: plain words are found at the speed of memory.
+_WORDS = (
+    # nvidia-smi
+    "<nvidia_smi_log>|NVSMI LOG|NVIDIA|Tesla |GeForce |Quadro |TITAN |GRID |# gpu|#gpu|#Date|# Date|#Time|# Time"
+    "|Unable to determine|initialize NVML|topology matrix| MiB| %|:00.0, |00000000:",
+    *(f"GPU {digit}" for digit in range(10)),
+    # fields of --query-gpu
+    "index,|name,|uuid,|serial,|count,|pstate,|timestamp,|driver_version,|gpu_name|gpu_uuid|gpu_bus_id|compute_"
+    "|gpu_recovery_action|persistence_mode|vbios_version|pci.|pcie.|clocks.|clocks_|ecc.|mig.|memory.|utilization."
+    "|temperature.|power.|retired_pages.|remapped_rows.|fabric.|reset_status.",
+    # devices and ports of networks
+    ' ==> |CA \'|Infiniband device|hca_id:| physical_state |INDEX|/sys/class/infiniband|provider: efa|"S-|"H-'
+    "|Settings for |ethtool -|NIC statistics:|link mlx|link roce|link ib|link rdma|link bnxt|link irdma|link qedr"
+    "|link hns|link erdma|link mana|link siw|link rxe|link efa|link hfi|link cxgb|link ionic|link usnic",
+    # the machine: PCIe (classes in words and numbers), kernel, limits
+    "bridge|Bridge|controller|peripheral|accelerators|0108: |0200: |0207: |0300: |0302: |0600: |0604: |0680: |1200: "
+    "|LnkSta|LnkCap|]-+-|]---",
+    "NVRM: |SXid|available PCIe bandwidth|PCIe Bus Error|Port module event|health compromised|insufficient power"
+    "|DMAR: |AMD-Vi: |Default domain type|Hypervisor|BOOT_IMAGE=|peermem|peer_mem|ost carrier|Link down"
+    "|enabling device",
+    "Module |nvidia |nvidia_|nv_peer|gdrdrv|ib_core|ib_u|ib_cm|ib_ip|ib_is|mlx5_core|mlx5_ib|Filesystem|/dev/shm"
+    "|-l) |-n) |-u) |-c) |-d) |locked-in-memory|Max locked memory|Max open files|Max processes|Max cpu time"
+    "|available: |Socket(s)|NUMA node(s)|CPU op-mode(s)|[tid ",
+    # NCCL's own tools, DCGM
+    "Communicators...| Comms | Processes |RAS Monitor Mode|considered dead|Missing communicator|) INCOMPLETE|) ERROR"
+    '|) MISMATCH|] PEER_|] KEEPALIVE_|communicators_count|LIFECYCLE|"TRACE"|pg_config|NCCL DIAG '
+    '|inspector_output_format_version|bus_bandwidth_gbs|exec_time_microseconds|DCGM_|Diagnostic"',
+)
+WORDS = "|".join(re.escape(word) for words in _WORDS for word in words.split("|"))
 
 
 @cache

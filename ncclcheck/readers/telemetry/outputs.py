@@ -12,7 +12,7 @@ import polars as pl
 from ncclcheck.readers.decoding import numbered_lines, plain, text_lines
 from ncclcheck.readers.finding import Piece
 from ncclcheck.readers.labels import parse_label
-from ncclcheck.readers.telemetry.kinds import STARTS, find_start
+from ncclcheck.readers.telemetry.kinds import STARTS, WORDS, find_start
 from ncclcheck.readers.telemetry.machines import LABEL, SIGNS, find_sign, host_of_label
 from ncclcheck.readers.telemetry.reader import Reader
 
@@ -63,7 +63,7 @@ class Outputs:
             self._announced = None  # another may be announced where nobody looked
         self._next_line = piece.first_line + piece.lines
         block = plain(piece.block)
-        starts = _lines_with(block, STARTS)
+        starts = _lines_with(block, WORDS, STARTS)
         if not (starts or self._open):
             self._announced = None
             return
@@ -181,6 +181,7 @@ class Outputs:
         self._outputs += max(1, len(numbers))
 
 
-def _lines_with(block: bytes, pattern: str) -> set[int]:
-    """For all lines at once: one by one, the search takes a hundred times as long."""
-    return set(text_lines(block, pl.col("text").str.contains(pattern)).get_column("_line"))
+def _lines_with(block: bytes, pattern: str, also: str = "") -> set[int]:
+    """Lines that hold both. For all lines at once: one by one, the search takes a hundred times as long."""
+    lines = text_lines(block, pl.col("text").str.contains(pattern))
+    return set(lines.filter(pl.col("text").str.contains(also)).get_column("_line"))

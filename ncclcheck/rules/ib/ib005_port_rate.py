@@ -56,7 +56,7 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.facts import machine_names
 from ncclcheck.facts.odd_ports import Odd, slow_ports
 from ncclcheck.facts.rdma_ports import ports
-from ncclcheck.rules.common import compared, counted, goes_another_way, listed, place
+from ncclcheck.rules.common import compared, counted, felt, goes_another_way, listed, of_a_job, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 _NEEDS = "rates of the ports: the output of `ibstat` of every machine of the job"
+
+_UNFELT = "by the model another limit binds first (NVLink or the GPU's slot)"
 
 
 def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated]:
@@ -74,13 +76,13 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
         slowest = min(port.gbit for port in odd.ports)
         groups.setdefault((slowest, odd.usual.gbit, odd.usual.rail, odd.sure), []).append(odd)
     for (slow, usual, _, _), odds in groups.items():
-        yield _finding(estimator, slow, usual, odds)
+        yield _finding(facts, estimator, slow, usual, odds)
     if not groups and not any(port.gbit for port in ports(facts)):
         yield NotEvaluated(_NEEDS)
 
 
-def _finding(estimator: Estimator, slow: float, usual: float, odds: Sequence[Odd]) -> Finding:
-    machines = machine_names(odd.usual for odd in odds)
+def _finding(facts: Facts, estimator: Estimator, slow: float, usual: float, odds: Sequence[Odd]) -> Finding:
+    machines, base = machine_names(odd.usual for odd in odds), of_a_job(facts)
     slow_ones = [port for odd in odds for port in odd.ports]
     devices = tuple(sorted({port.device for port in slow_ones}))
     like = "the other rails" if odds[0].sure else f"most ports of the type {odds[0].usual.adapter}"
@@ -95,7 +97,7 @@ def _finding(estimator: Estimator, slow: float, usual: float, odds: Sequence[Odd
         {"hosts": machines, "devices": devices},
         tuple(dict.fromkeys(line for odd in odds for port in (*odd.ports, odd.usual)
                             for line in port.evidence("rate_gbit")))[:4],
-        **compared(estimator, {"nic_gbit": usual}, {"nic_gbit": slow}),
+        **felt(compared(estimator, base | {"nic_gbit": usual}, base | {"nic_gbit": slow}), _UNFELT),
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ from ncclcheck.facts.odd_ports import Odd, down_ports
 from ncclcheck.facts.port_counters import links_lost
 from ncclcheck.facts.ports import PortEvents, port_events
 from ncclcheck.facts.rdma_ports import CARRIES, ports
-from ncclcheck.rules.common import compared, counted, is_on, listed, no_number, place, stopped
+from ncclcheck.rules.common import compared, counted, is_on, listed, no_number, of_a_job, place, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -160,16 +160,17 @@ def _down_finding(facts: Facts, estimator: Estimator, odds: Sequence[Odd]) -> Fi
             *(error.evidence for error in cables[:2]),
             *(line for port in down for line in port.evidence("state", "physical")),
         )[:4],
-        **(no_number("the job does not use it") if idle else _without(estimator, odds[0])),
+        **(no_number("the job does not use it") if idle else _without(facts, estimator, odds[0])),
     )
 
 
-def _without(estimator: Estimator, odd: Odd) -> Numbers:
+def _without(facts: Facts, estimator: Estimator, odd: Odd) -> Numbers:
     """The machine without its ports that are down. NCCL leaves them out at the start: what it lists is what is left."""
     nics = estimator.shape.nics_per_node or odd.others
     if odd.ports[0].rail == CARRIES:
         return _one_less(estimator)
-    return compared(estimator, {"nics": nics + len(odd.ports)}, {"nics": max(nics, 1)})
+    base = of_a_job(facts)
+    return compared(estimator, base | {"nics": nics + len(odd.ports)}, base | {"nics": max(nics, 1)})
 
 
 def _flaps(facts: Facts, estimator: Estimator) -> Iterator[Finding]:

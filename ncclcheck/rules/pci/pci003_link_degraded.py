@@ -68,7 +68,7 @@ from ncclcheck.facts.graph_dump import dumped_gpus
 from ncclcheck.facts.matrix import NEAR
 from ncclcheck.facts.slow_links import links_told
 from ncclcheck.facts.topo_file import TopoFile, topo_files
-from ncclcheck.rules.common import Numbers, compared, felt, listed, no_number
+from ncclcheck.rules.common import Numbers, compared, felt, listed, no_number, of_a_job
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 from ncclcheck.rules.pci import slow_links
 from ncclcheck.rules.pci.slow_links import AS_LINK
@@ -186,8 +186,7 @@ def _finding(groups: Sequence[Group], facts: Facts, estimator: Estimator) -> Fin
 
 
 def _numbers(slow: Link, usual: Link, facts: Facts, estimator: Estimator) -> Numbers:
-    # a dump is of one machine; a job over several needs the link for its NICs as well
-    base: dict[str, object] = {} if facts.visibility.log else {"nodes": 2, "network": "rdma"}
+    base = of_a_job(facts)
     if slow.gbit is not None:
         left = slow.gbps * 8
         if left >= slow.gbit:

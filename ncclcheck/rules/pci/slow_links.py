@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machine_names
 from ncclcheck.facts.slow_links import SlowLink, slow_links
-from ncclcheck.rules.common import Numbers, compared, counted, felt, listed, no_number, place
+from ncclcheck.rules.common import Numbers, compared, counted, felt, listed, no_number, of_a_job, place
 from ncclcheck.rules.model import Confidence, Finding, Rule, Severity
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def _message(links: Sequence[SlowLink], devices: Sequence[str], machines: Sequen
 
 
 def _numbers(link: SlowLink, facts: Facts, estimator: Estimator) -> Numbers:
-    # outputs of tools are of one machine; a job over several needs the link for its NICs as well
-    base: dict[str, object] = {} if facts.visibility.log else {"nodes": 2, "network": "rdma"}
+    base = of_a_job(facts)
     if link.now_gbps is None or link.best_gbps is None:
         if link.sign == "errors":
             return no_number("nothing tells how much of the link the errors cost")

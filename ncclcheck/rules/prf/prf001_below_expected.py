@@ -95,9 +95,9 @@ def _judge(one: Measured, estimator: Estimator) -> Iterator[Finding | NotEvaluat
         yield NotEvaluated(estimator.why_not or f"a model of {one.collective}")
         return
     least = _least(one, expected, estimator)
-    if one.most >= least:
-        return
     guessed = expected.assumed & _DECISIVE
+    if one.most >= (expected.busbw.expected if guessed else least):
+        return
     if guessed and one.most >= _WHATEVER * least:
         what = listed(sorted(guessed), 4)
         yield NotEvaluated(f"{what} of the machines that were measured: the log of the run, or --gpu and --nic-gbps")

@@ -11,11 +11,12 @@ import pytest
 from telemetry_samples import FIXTURES, read
 
 from ncclcheck.facts.telemetry_keys import KEYS
-from ncclcheck.readers.telemetry.kinds import KINDS
+from ncclcheck.readers.telemetry.kinds import KINDS, WORDS, find_start
 from ncclcheck.readers.telemetry.outputs import Outputs
 from ncclcheck.readers.telemetry.reader import LineReader
 
 ROOT = Path(__file__).parents[3]
+SAMPLES = ROOT.parent / "shared" / "samples"
 DOCS = (ROOT / "docs" / "inputs.md").read_text(encoding="utf-8")
 GRAMMARS = ROOT / "grammars" / "telemetry"
 FILES = sorted(file for file in FIXTURES.glob("*/*") if file.is_file())
@@ -126,3 +127,17 @@ def test_damage_never_stops_the_reader(file: Path) -> None:
         for row in outputs.rows:
             number = row["number"]
             assert number is None or number == number, "nan is no value"
+
+
+def test_every_start_holds_one_of_the_words() -> None:
+    words = re.compile(WORDS)
+    lines = [line for file in FILES for line in file.read_bytes().decode("utf-8", "replace").splitlines()]
+    assert [line for line in lines if find_start(line) and not words.search(line)] == []
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="needs the collected samples")
+def test_every_start_of_the_samples_holds_one_of_the_words() -> None:
+    words = re.compile(WORDS)
+    files = [file for file in SAMPLES.rglob("*") if file.is_file() and "flight-recorder" not in str(file)]
+    lines = [line for file in files for line in file.read_bytes().decode("utf-8", "replace").splitlines()]
+    assert [line for line in lines if find_start(line[:2000]) and not words.search(line)] == []
