@@ -130,7 +130,7 @@ STARTS = "|".join(kind.starts for kind in KINDS)
 _WORDS = (
     # nvidia-smi
     "<nvidia_smi_log>|NVSMI LOG|NVIDIA|Tesla |GeForce |Quadro |TITAN |GRID |# gpu|#gpu|#Date|# Date|#Time|# Time"
-    "|Unable to determine|initialize NVML|topology matrix| MiB| %|:00.0, |00000000:",
+    "|Unable to determine|initialize NVML|topology matrix|:00.0, |00000000:",
     *(f"GPU {digit}" for digit in range(10)),
     # fields of --query-gpu
     "index,|name,|uuid,|serial,|count,|pstate,|timestamp,|driver_version,|gpu_name|gpu_uuid|gpu_bus_id|compute_"
