@@ -123,6 +123,7 @@ def run_check(
     from ncclcheck.inputs.expand import expand
     from ncclcheck.inputs.meter import Meter
     from ncclcheck.readers.read import read_sources
+    from ncclcheck.rules.common import listed
 
     registry = load_registry()
     rules = chosen_rules(registry, selection)
@@ -166,7 +167,11 @@ def run_check(
     remarks = [f"internal error in rule {crash}" for crash in evaluation.crashes]
     if expansion.skipped:
         remarks.append(f"skipped in directories and archives: {expansion.skipped} (hidden, binary, or no regular file)")
-    others = [STRANGERS.format(_some(facts.strangers), _some(facts.machines))] if facts.strangers else []
+    others = (
+        [STRANGERS.format(*(listed(names, MOST_NAMED) for names in (facts.strangers, facts.machines)))]
+        if facts.strangers
+        else []
+    )
     together = [JUDGED_TOGETHER.format(facts.jobs)] if facts.jobs > 1 else []
     left_out = unused(expansion.sources, reading)
     complaints = (*registry.problems, *notes(expansion.sources), *left_out, *together, *others, *trouble)
@@ -185,10 +190,6 @@ def quoter(evidence: Iterable[Evidence], sources: Sequence[Source]) -> Callable[
         return one._replace(text=_ENVIRONMENT.sub(r"\1 ...", text)[:MAX_EVIDENCE])
 
     return quote
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def judge_inputs(sources: Sequence[Source], telling: set[str]) -> list[str]:

@@ -54,10 +54,15 @@ def no_number(because: str) -> Numbers:
     return Numbers(estimate=None, cost=None, no_estimate_because=because)
 
 
+# A job over several such machines, where the input tells of one.
+SEVERAL_NODES: Mapping[str, object] = {"nodes": 2, "network": "rdma"}
+OTHER_LIMIT = "by the model another limit binds first (NVLink or the network)"
+
+
 def of_a_job(facts: Facts) -> dict[str, object]:
     """What to put on a job for the price of a part that serves the network: nothing, or a second node where the input
     tells of machines alone."""
-    return {} if facts.communicators or facts.edges else {"nodes": 2, "network": "rdma"}
+    return {} if facts.communicators or facts.edges else dict(SEVERAL_NODES)
 
 
 def felt(numbers: Numbers, because: str) -> Numbers:

@@ -68,7 +68,7 @@ from ncclcheck.facts.graph_dump import dumped_gpus
 from ncclcheck.facts.matrix import NEAR
 from ncclcheck.facts.slow_links import links_told
 from ncclcheck.facts.topo_file import TopoFile, topo_files
-from ncclcheck.rules.common import Numbers, compared, felt, listed, no_number, of_a_job
+from ncclcheck.rules.common import OTHER_LIMIT, Numbers, compared, felt, listed, no_number, of_a_job
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 from ncclcheck.rules.pci import slow_links
 from ncclcheck.rules.pci.slow_links import AS_LINK
@@ -198,7 +198,7 @@ def _numbers(slow: Link, usual: Link, facts: Facts, estimator: Estimator) -> Num
         {**base, "pcie_gen": generation, "pcie_width": lanes}
         for generation, lanes in (AS_LINK[usual.gbps], AS_LINK[slow.gbps])
     ]
-    return felt(compared(estimator, *sides), "by the model another limit binds first (NVLink or the network)")
+    return felt(compared(estimator, *sides), OTHER_LIMIT)
 
 
 RULE = Rule(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ncclcheck.facts.answer import Answer
@@ -10,7 +10,7 @@ from ncclcheck.facts.facts import machine_names
 from ncclcheck.facts.iommu import Iommu, iommus
 from ncclcheck.facts.parts import of_kind
 from ncclcheck.facts.pci_tree import PciTree, PeerPath, pci_trees, peer_paths
-from ncclcheck.rules.common import Numbers, compared, counted, felt, listed, place
+from ncclcheck.rules.common import OTHER_LIMIT, SEVERAL_NODES, Numbers, compared, counted, felt, listed, place
 from ncclcheck.rules.model import Confidence, Finding, Rule, Severity
 
 if TYPE_CHECKING:
@@ -144,8 +144,6 @@ def _by_iommu(rule: Rule, some: list[Iommu], facts: Facts, estimator: Estimator)
 
 def _numbers(facts: Facts, estimator: Estimator, *, several: bool) -> Numbers:
     """Outputs of tools are of one machine; over several the NICs' traffic counts as well."""
-    base: dict[str, object] = (
-        {} if facts.visibility.log else {"nodes": 2, "network": "rdma"} if several else {"nodes": 1}
-    )
+    base: Mapping[str, object] = {} if facts.visibility.log else SEVERAL_NODES if several else {"nodes": 1}
     numbers = compared(estimator, base, {**base, "redirect": "acs"})
-    return felt(numbers, "by the model another limit binds first (NVLink or the network)")
+    return felt(numbers, OTHER_LIMIT)

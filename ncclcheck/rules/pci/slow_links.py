@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ncclcheck.facts.facts import evidence_of, machine_names
 from ncclcheck.facts.slow_links import SlowLink, slow_links
-from ncclcheck.rules.common import Numbers, compared, counted, felt, listed, no_number, of_a_job, place
+from ncclcheck.rules.common import OTHER_LIMIT, Numbers, compared, counted, felt, listed, no_number, of_a_job, place
 from ncclcheck.rules.model import Confidence, Finding, Rule, Severity
 
 if TYPE_CHECKING:
@@ -97,4 +97,4 @@ def _numbers(link: SlowLink, facts: Facts, estimator: Estimator) -> Numbers:
         {**base, "pcie_gen": generation, "pcie_width": lanes}
         for generation, lanes in (AS_LINK[link.best_gbps], AS_LINK[link.now_gbps])
     ]
-    return felt(compared(estimator, *sides), "by the model another limit binds first (NVLink or the network)")
+    return felt(compared(estimator, *sides), OTHER_LIMIT)

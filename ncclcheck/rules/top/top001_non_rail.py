@@ -81,7 +81,7 @@ from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.rails import RingRails
 from ncclcheck.facts.seen import Seen
 from ncclcheck.facts.topo_file import path_tables
-from ncclcheck.rules.common import compared, counted, listed, no_number
+from ncclcheck.rules.common import SEVERAL_NODES, compared, counted, listed, no_number
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -269,8 +269,7 @@ def _uneven(
     matrix: Matrix, what: str, lines: list[str], estimator: Estimator, change: dict[str, object], share: float
 ) -> Finding:
     # a job over several such machines: traffic of the far GPUs shares the near ones' NICs or leaves its rail
-    several = {"nodes": 2, "network": "rdma"}
-    healthy, actual = {**several, "nics": len(matrix.gpus)}, {**several, **change, "crossing_share": share}
+    healthy, actual = {**SEVERAL_NODES, "nics": len(matrix.gpus)}, {**SEVERAL_NODES, **change, "crossing_share": share}
     return RULE.finding(
         severity=Severity.WARNING,
         confidence=Confidence.MEDIUM if matrix.damaged else Confidence.HIGH,

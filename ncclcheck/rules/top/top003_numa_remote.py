@@ -60,7 +60,7 @@ from ncclcheck.facts.answer import Answer
 from ncclcheck.facts.matrix import Matrix
 from ncclcheck.facts.sockets import sockets_are_split
 from ncclcheck.facts.topo_file import path_tables
-from ncclcheck.rules.common import compared, counted, listed, place
+from ncclcheck.rules.common import SEVERAL_NODES, compared, counted, listed, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 from ncclcheck.rules.threads import cpu_cost, threads_of
 
@@ -182,7 +182,6 @@ def _by_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator[F
     if {numa[gpu] for gpu in far} & {numa[gpu] for gpu in near}:
         return  # GPUs of one NUMA node do not differ by socket
     split = _is_split(facts, max(int(node) for node in nodes) + 1)
-    change: dict[str, object] = {"nodes": 2, "network": "rdma"}
     yield _finding(
         f"{listed(far, 8)} {'reaches' if len(far) == 1 else 'reach'} every NIC across NUMA nodes only (SYS),"
         f" {listed(near, 8)} {'has' if len(near) == 1 else 'have'} a nearer one"
@@ -190,7 +189,7 @@ def _by_matrix(matrix: Matrix, facts: Facts, estimator: Estimator) -> Iterator[F
         (),
         _lines(matrix, far),
         _FIX_NICS,
-        compared(estimator, change, {**change, "effect": "cpu"}),
+        compared(estimator, SEVERAL_NODES, {**SEVERAL_NODES, "effect": "cpu"}),
         severity=Severity.INFO if split else Severity.WARNING,
         confidence=Confidence.MEDIUM,
         devices=tuple(far),

@@ -60,7 +60,7 @@ from ncclcheck.facts.facts import evidence_of, machine_names, machines_of
 from ncclcheck.facts.seen import Failure, Seen
 from ncclcheck.facts.topo_file import graph_files, rccl_files, topo_files
 from ncclcheck.facts.topology_sources import file_loaded, mismatches
-from ncclcheck.rules.common import Numbers, compared, counted, felt, listed, no_number, stopped
+from ncclcheck.rules.common import SEVERAL_NODES, Numbers, compared, counted, felt, listed, no_number, stopped
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from ncclcheck.facts.facts import Facts
 
 # A dump is of one machine; what it hides costs between several.
-_SEVERAL: dict[str, object] = {"nodes": 2, "network": "rdma"}
 _UNFELT = "with these NICs the model sees no loss: the root complex carries as much as they do"
 _GIVE = (
     "give NCCL the topology file of this instance type (NCCL_TOPO_FILE, or"
@@ -193,7 +192,7 @@ def _guest_without_file(facts: Facts, estimator: Estimator) -> Iterator[Finding]
             _GIVE,
             (),
             lines,
-            felt(compared(estimator, _SEVERAL, {**_SEVERAL, "redirect": "vm"}), _UNFELT),
+            felt(compared(estimator, SEVERAL_NODES, {**SEVERAL_NODES, "redirect": "vm"}), _UNFELT),
             Confidence.HIGH if first.slow_bridges else Confidence.MEDIUM,
         )
     if file_loaded(facts) or _few(facts):

@@ -75,7 +75,7 @@ from ncclcheck.facts.matrix import NEAR, Matrix
 from ncclcheck.facts.seen import Seen
 from ncclcheck.facts.topo_file import path_tables, topo_files
 from ncclcheck.facts.topology_sources import file_loaded
-from ncclcheck.rules.common import Numbers, compared, counted, listed, no_number, place
+from ncclcheck.rules.common import SEVERAL_NODES, Numbers, compared, counted, listed, no_number, place
 from ncclcheck.rules.model import Confidence, Finding, NotEvaluated, Rule, Severity
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ _NO_GDR = "no GPUDirect RDMA on edges between machines"
 _NOTHING = "nothing to do: keep the topology file with the image, and GPUDirect RDMA on"
 
 # A matrix or a dump is of one machine; what a guest hides costs between several.
-_SEVERAL: dict[str, object] = {"nodes": 2, "network": "rdma"}
 
 _FIX = (
     "give NCCL the instance type's topology file (NCCL_TOPO_FILE, or /var/run/nvidia-topologyd/virtualTopology.xml),"
@@ -109,7 +108,7 @@ def check(facts: Facts, estimator: Estimator) -> Iterator[Finding | NotEvaluated
             Confidence.MEDIUM,
             (),
             tuple(matrix.lines.values())[:2],
-            compared(estimator, _SEVERAL, {**_SEVERAL, "redirect": ("", "vm")}),
+            compared(estimator, SEVERAL_NODES, {**SEVERAL_NODES, "redirect": ("", "vm")}),
         )
     told = () if flat else tuple(_from_tools(facts, estimator))
     yield from told
@@ -171,7 +170,7 @@ def _from_log(facts: Facts, signs: tuple[Seen, ...], estimator: Estimator) -> Fi
     if shape.gdr is Answer.NO:
         numbers = compared(estimator, {"gdr": True}, {"gdr": False})
     elif symptoms:
-        alone = _SEVERAL if dumps and not facts.visibility.log else {}
+        alone = SEVERAL_NODES if dumps and not facts.visibility.log else {}
         numbers = compared(estimator, alone, {**alone, "redirect": "vm"})
     return _finding(
         message,
